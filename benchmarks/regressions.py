@@ -146,7 +146,7 @@ def like_ruptures(generator: np.random.Generator, count: int) -> str:
     z = generator.normal(0, 1, (count, WINDOW))
     z[: count // 2, 60:] += 3.0
     lengths = np.full(count, WINDOW)
-    came_from = best_cuts(z, lengths, penalty=PENALTY, memory=np.zeros(count))
+    came_from = best_cuts(z, lengths, penalty=PENALTY, correlation=np.zeros(count))
     ours = [walked_back(came_from[:, series], WINDOW) for series in range(count)]
     theirs = [
         ruptures.KernelCPD(kernel="linear", min_size=3)

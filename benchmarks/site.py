@@ -187,7 +187,7 @@ def plain(site: Site, folder: Path) -> int:
     for row in site.series:
         cells = "".join(
             f"<tr><td>{night.night}<td>{night.median_us:.1f}<td>{night.invocations}<td>{night.is_clean}"
-            for night in site.nights_of(row)
+            for night in site.night_figures(row)
         )
         lines.append(
             f"<tr><td><a href='{row.page}'>{escape(row.label)}</a><td>{row.last_us:.1f}<td>{row.against_window}"

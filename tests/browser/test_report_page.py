@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.extensions.history.web import page_of
+from orchestrator.extensions.history.web import make_page
 from orchestrator.records.case import DelegateName, ModelSha, Serial
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.render import render_html
@@ -566,7 +566,7 @@ def test_script_that_slipped_into_a_page_is_not_run_from_disk_nor_served(browser
     known = (reports / "small.html").read_text("utf-8")
     page = known.replace("</header>", f"{SLIPPED}</header>")
     (reports / "slipped.html").write_text(page, encoding="utf-8")
-    served = page_of("report.html", page.encode(), script=script_hash("report"))
+    served = make_page("report.html", page.encode(), script=script_hash("report"))
     bare = re.sub("<meta http-equiv[^>]*>", "", page)
     assert bare != page
     context = browser.new_context()

@@ -129,10 +129,10 @@ def test_an_importer_stores_judged_runs(benchfarm: Installed) -> None:
 
 def test_a_notifier_is_found_by_the_scheme_of_an_address(benchfarm: Installed) -> None:
     code = (
-        "from orchestrator.extensions.history.notifying import receiver_of, send\n"
+        "from orchestrator.extensions.history.notifying import find_receiver, send\n"
         "from orchestrator.plugins import Message, Settings\n"
         "import sys\n"
-        "receiver = receiver_of(sys.argv[1], Settings.from_environment())\n"
+        "receiver = find_receiver(sys.argv[1], Settings.from_environment())\n"
         "print(send(receiver, Message(content={}, text='2 changes')))\n"
     )
     place = benchfarm.folder / "messages"

@@ -44,11 +44,11 @@ from orchestrator.records.case import Serial
 
 PATH: Final = "/api/v1"
 
-#: No store has more of anything, and no counter ends there.
+#: At most 2**53: no store has more rows, and JSON's numbers are exact up to there.
 Offset = Annotated[int, Query(ge=0, le=2**53)]
 Limit = Annotated[int, Query(ge=1, le=1000)]
 Phones = Annotated[list[str] | None, Query()]
-#: For the description: `changes_something` says who is asked for the token, before all this.
+#: For the description only: `changes_something` selects the requests that need the token.
 _TOKEN: Final = [Depends(HTTPBearer(scheme_name="token", auto_error=False))]
 
 
@@ -137,7 +137,7 @@ def make_api(
             raise NotFoundError("there is no series of this key")
         return OneSeriesAnswer(
             series=site.series_answer(row),
-            nights=tuple(site.nights_of(row)),
+            nights=tuple(site.night_figures(row)),
             changes=tuple(site.change_answer(change) for change in row.changes),
         )
 
@@ -148,13 +148,13 @@ def make_api(
 
     @api.get("/access", dependencies=_TOKEN)
     def access() -> DoneAnswer:
-        """Return that the token is right: without it the request doesn't come so far."""
+        """Confirm the token: a request without it is refused before."""
         return DoneAnswer(text="the token is right")
 
     @api.post("/pauses", dependencies=_TOKEN)
-    def pause(wanted: PauseRequest) -> DoneAnswer:
+    def pause(pause_request: PauseRequest) -> DoneAnswer:
         """Pause the farm, a host or a phone; needs the token."""
-        return steered(lambda control, opened: control.pause(opened, [wanted.scope]))
+        return steered(lambda control, opened: control.pause(opened, [pause_request.scope]))
 
     @api.delete("/pauses", dependencies=_TOKEN)
     def resume(scope: str) -> DoneAnswer:
@@ -176,7 +176,7 @@ def make_api(
         return done
 
     def steered(act: Callable[[Any, QueueView], DoneAnswer]) -> DoneAnswer:
-        """Do something by the farm's module of such; StoreError for a queue of another version."""
+        """Run an action of the farm's control module; StoreError for a queue of another version."""
         if queue is None:
             raise UsageError(
                 "this store has no farm's queue", hint="a farm needs a store on PostgreSQL"
@@ -192,30 +192,30 @@ def make_api(
 def release_from_quarantine(
     workspace: Workspace, queue: QueueView | None, serial: str
 ) -> DoneAnswer:
-    """End a phone's quarantine, or have its host do that; raises UsageError."""
+    """End a phone's quarantine, or ask its host to; raises UsageError."""
     if workspace.quarantine.reason(Serial(serial)):
         return release_phone(workspace.settings, serial)
     if queue is not None and (host := queue.ask_release(serial)):
-        text = f"{serial}: its host {host} releases it at its next look"
+        text = f"{serial}: its host {host} releases it at its next check"
         return DoneAnswer(text=text, data={"host": host})
     raise UsageError(f"{serial} isn't in quarantine")
 
 
 def changes_something(method: str, path: str) -> bool:
-    """Whether a request is one of those that only the token lets pass."""
+    """Whether a request needs the token."""
     return path.startswith(f"{PATH}/") and (
         method in {"POST", "DELETE"} or path == f"{PATH}/access"
     )
 
 
 def refusal(status: int, error: str, hint: str = "") -> Response:
-    """Return why a request is refused, as the API says it."""
+    """Return the API's response for a refused request."""
     headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
     return _AsciiResponse({"error": error, "hint": hint}, status_code=status, headers=headers)
 
 
 class _AsciiResponse(JSONResponse):
-    """JSON in ASCII: names of files and what phones say may hold what UTF-8 has no bytes for."""
+    """JSON in ASCII: file names and texts of phones may have characters that UTF-8 can't encode."""
 
     def render(self, content: Any) -> bytes:  # noqa: ANN401 - any JSON value
         """Return the body."""
@@ -223,18 +223,18 @@ class _AsciiResponse(JSONResponse):
 
 
 async def _check_texts(request: Request) -> None:
-    """Raise RequestValidationError for text that no database takes: with NUL, or with half of a
-    character.
+    """Raise RequestValidationError for text that no database accepts: with NUL or with a lone
+    surrogate.
     """
     try:
-        given = json.loads(await request.body() or b"null")
+        body = json.loads(await request.body() or b"null")
     except ValueError:
-        # FastAPI says what is wrong with it.
-        given = None
+        # FastAPI reports the error.
+        body = None
     where = {
         "path": request.scope["path"],
         "query": list(request.query_params.multi_items()),
-        "body": given,
+        "body": body,
     }
     for place, value in where.items():
         text = json.dumps(value, ensure_ascii=False)

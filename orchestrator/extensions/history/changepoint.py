@@ -1,20 +1,19 @@
-"""Where series of nights changed: optimal partitioning of many series at once.
+"""Change points in series of nights: optimal partitioning of many series at once.
 
-A series is the logarithm of its night medians. It is cut into segments so that the squared
-distances from the segments' means, in units of the night-to-night noise, plus a penalty for each
-cut are least: Jackson et al., "An algorithm for optimal partitioning of data on an interval"
-(2005), exact, with a least segment length. The recursion runs over nights and is vectorised over
-series, so that a lab's thousands of series take about a second.
+A series is the logarithm of its night medians. It is cut into segments. The cuts minimise the
+squared distances from the segments' means, in units of the night-to-night noise, plus a penalty for
+each cut: Jackson et al., "An algorithm for optimal partitioning of data on an interval" (2005),
+exact, with a minimum segment length. The recursion runs over nights and is vectorised over series,
+so that a lab's thousands of series take about a second.
 
-Nights remember each other: a warm week, a clock state. What a night has of the one before it is
-taken out before distances are squared (a first-order autoregression, as Chakar et al., "A robust
-approach for estimating change-points in the mean of an AR(1) process", 2017). Otherwise such a week
-looks like a new level. Each series' correlation comes from how much means of four nights differ
-against how much neighbours do, in winsorised deviations, which outliers hardly touch; it is drawn
-half-way to the median of all series, which share their room and season (Efron & Morris 1975).
-Memory that lasts longer than an autoregression's raises the penalty for all. Noise and memory are
-those of the nights before the newest, so that a step which is news doesn't hide itself by looking
-like noise.
+Nights are autocorrelated: a warm week, a clock state. A first-order autoregression is removed
+before distances are squared (Chakar et al., "A robust approach for estimating change-points in the
+mean of an AR(1) process", 2017). Otherwise such a week looks like a new level. The correlation is
+estimated from the variance of means of four nights against that of neighbours, in winsorised
+deviations, which outliers hardly touch. It is shrunk half-way to the median of all series, which
+share their room and season (Efron & Morris 1975). Correlation that lasts longer than an
+autoregression's raises the penalty for all. Noise and correlation are those of the nights before
+the newest, so that a recent step doesn't count as noise.
 """
 
 from __future__ import annotations
@@ -34,83 +33,81 @@ from orchestrator.records.history import LEAST_CHANGE
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-#: Nights that are looked at, back from the newest.
+#: Nights that are searched, back from the newest.
 WINDOW_NIGHTS: Final = 90
-#: A change that is older has been told, or is what is normal now.
+#: An older change has been reported already, or is the normal level now.
 RECENT_NIGHTS: Final = 14
-#: As many figures of a new level may be needed to know it: a series of fewer nights has them later.
+#: Figures that may be needed to detect a new level. A series with gaps has them later.
 KNOWN_FIGURES: Final = 5
 #: Two outliers in a row must not look like a segment.
 SEGMENT_NIGHTS: Final = 3
-#: Series of constant figures have no noise; the log of a latency is never known better than this.
-LEAST_SIGMA: Final = 0.002
-#: Logarithms that differ by less are of one printed figure.
+#: Series of constant figures have no noise; the log of a latency is never more precise than this.
+MIN_SIGMA: Final = 0.002
+#: Logarithms that differ by less are of the same printed figure.
 _SAME_FIGURE: Final = 1e-9
-#: What the noise of the newest nights counts against that of older ones.
+#: Weight of the newest nights' noise against that of older ones.
 _NEWEST_SHARE: Final = 0.8
-#: The noise of a phone's series rose when it did so in the median of as many nights, by so much.
+#: The noise of a phone's series rose when its median over this many nights rose by this factor.
 _RISE_NIGHTS: Final = 5
-_RISE_LEAST: Final = 1.3
-#: A step is common to so many series and more, in one direction in so large a share of them.
+_MIN_RISE: Final = 1.3
+#: A step is common to at least this many series, in one direction in at least this share of them.
 _COMMON_SERIES: Final = 6
 _COMMON_SHARE: Final = 0.9
-#: What the noise that is usual in a lab counts, in nights of a series of few.
+#: Weight of the lab's usual noise in a short series, in nights.
 _USUAL_NIGHTS: Final = 10
-#: A new level is clear that is beyond so many of the means of as many nights in a row, at most
-#: seven, among the nights before.
+#: A new level is clear when it is beyond this share of the moving means of the nights before. A
+#: mean is of as many nights as the new level has, at most seven.
 _CLEAR_SHARE: Final = 0.95
 _CLEAR_NIGHTS: Final = 45
-_CLEAR_MOST: Final = 7
-#: The scatter of a new level of so many nights is taken to be twice what it looks.
+_MAX_CLEAR_NIGHTS: Final = 7
+#: The scatter of a new level of this many nights counts twice.
 _FEW_NIGHTS: Final = 2.0
-#: Less sure changes are never told.
-_CONFIDENCE_LEAST: Final = 0.95
-#: Nights have gone back whose mean has less than this of the step left.
-_LEFT_MOST: Final = 0.4
-#: For a cut, in squared sigmas.
+#: Less sure changes are never reported.
+_MIN_CONFIDENCE: Final = 0.95
+#: Nights are back at the old level when their mean has less than this share of the step.
+_BACK_SHARE: Final = 0.4
+#: Penalty of a cut, in squared sigmas.
 PENALTY: Final = 18.0
 _HAMPEL_NIGHTS: Final = 5
 _HAMPEL_SIGMAS: Final = 2.5
-#: Nights whose means say how much neighbours remember, and those that say whether they remember for
-#: longer.
-_MEMORY_NIGHTS: Final = 4
-_LONG_NIGHTS: Final = 10
-#: The estimate of a correlation lies so much too high, where outliers were clipped and medians
-#: taken.
-_MEMORY_BIAS: Final = 0.05
-#: By how much long means may differ more than the correlation says before it raises the penalty:
+#: Nights of the means that estimate the correlation, and of those that detect a longer one.
+_BLOCK_NIGHTS: Final = 4
+_LONG_BLOCK_NIGHTS: Final = 10
+#: Bias of the estimated correlation, from clipped outliers and medians.
+_CORRELATION_BIAS: Final = 0.05
+#: Ratio of the long means' variance to the expected one up to which the penalty stays: they are
 #: medians of few.
 _LONG_EXCESS: Final = 1.25
-#: What is more than that raises the penalty by its power, at most to so many times: what all series
-#: did must not hide.
-_LONG_POWER: Final = 1.5
-_LONG_MOST: Final = 2.0
-#: What a series' own estimate counts against that of all series: more where it remembers for longer,
-#: nearly in full where that is more than chance makes.
-_OWN_MEMORY: Final = 0.5
-_OWN_MEMORY_ABOVE: Final = 0.7
-_OWN_MEMORY_CLEAR: Final = 0.95
+#: A larger ratio multiplies the penalty by its power, at most by this factor: a step that all
+#: series made must not hide.
+_PENALTY_POWER: Final = 1.5
+_MAX_PENALTY_FACTOR: Final = 2.0
+#: Weight of a series' own estimate against that of all series: more where it is above theirs,
+#: nearly in full where the excess is more than chance makes.
+_OWN_WEIGHT: Final = 0.5
+_OWN_WEIGHT_ABOVE: Final = 0.7
+_OWN_WEIGHT_CLEAR: Final = 0.95
 _CLEAR_EXCESS: Final = 0.35
-_MEMORY_GRID: Final = np.arange(0, 0.85, 0.05)
+_CORRELATION_GRID: Final = np.arange(0, 0.85, 0.05)
 #: A median absolute deviation in units of a normal distribution's sigma.
 _MAD: Final = 1.4826
-#: Deviations count up to so many sigmas; what that leaves of a normal distribution's variance.
+#: Deviations are limited to this many sigmas; the share of a normal variance that this leaves.
 _WINSOR_SIGMAS: Final = 2.5
 _WINSOR_LEFT: Final = 0.9776
-#: By how much a cut elsewhere may be worse, in deviance, to be in the 95 % interval of its place.
+#: Deviance by which another cut may be worse and still be in the place's 95 % interval.
 _PLACE_COST: Final = 3.84
 
 
 @frozen
 class Change:
-    """One cut of one series. Nights are places in the series as it was given, gaps included."""
+    """One cut of one series. Nights are indices into the series, gaps included."""
 
-    #: Which of the given series.
+    #: Row of the series in the table.
     series: int
     #: The first night of the new level.
     night: int
-    #: With how many nights it is recent at last: RECENT_NIGHTS after it began, and more for a series
-    #: that has its first figures of the new level later than night after night.
+    #: Number of nights up to which it is recent: RECENT_NIGHTS after it began, and more for a
+    #: series with gaps in its first figures of the new level.
     recent_until: int
     #: First and last night that the new level may have begun on, with 95 % confidence.
     earliest: int
@@ -128,13 +125,13 @@ class Change:
     nights_after: int
     #: Whether this is the series' newest change; a change and its end are one.
     is_newest: bool
-    #: The new level is beyond nearly all that as many nights in a row had before.
+    #: The new level is beyond nearly all moving means before it.
     is_clear: bool
     #: The night on which the series was back at the level before; None while the new one lasts.
     ended: int | None = None
 
     def later(self, nights: int) -> Change:
-        """Return it as one of a table that begins so many nights earlier."""
+        """Return the change for a table that begins this many nights earlier."""
         return replace(
             self,
             night=self.night + nights,
@@ -146,8 +143,8 @@ class Change:
 
     @property
     def is_sure(self) -> bool:
-        """Whether it may be told at all: noise alone hardly ever shows it."""
-        return self.is_clear and self.confidence >= _CONFIDENCE_LEAST
+        """Whether it may be reported at all: noise alone hardly ever shows it."""
+        return self.is_clear and self.confidence >= _MIN_CONFIDENCE
 
 
 def changes(
@@ -164,27 +161,29 @@ def changes(
             it is empty.
     """
     logs, places, lengths = _packed(latency)
-    # Series that can't be cut say nothing of the others.
+    # Series that can't be cut don't count for the others.
     rows = np.flatnonzero(lengths >= 2 * SEGMENT_NIGHTS)
     if not rows.size:
         return []
     logs, places, lengths = logs[rows], places[rows], lengths[rows]
     phones = [phones[row] for row in rows.tolist()] if phones else ()
-    newest = _NEWEST_SHARE * noise_of(*_newest(logs, lengths, RECENT_NIGHTS))
-    calm = clipped(logs, lengths, np.maximum(noise_of(logs, lengths), newest))
+    newest_noise = _NEWEST_SHARE * night_noise(*_newest(logs, lengths, RECENT_NIGHTS))
+    clipped_logs = clipped(logs, lengths, np.maximum(night_noise(logs, lengths), newest_noise))
     is_old = lengths >= 3 * RECENT_NIGHTS
     older = np.where(is_old, lengths - RECENT_NIGHTS, lengths)
-    common = common_step(_by_night(calm, places, np.where(is_old, 0, lengths), latency.shape[1]))
-    whole = calm if common is None else common.taken_out_of(calm, places)
-    memory, longer = memory_of(whole, older)
-    noise = noise_of(calm, older)
+    common = common_step(
+        _by_night(clipped_logs, places, np.where(is_old, 0, lengths), latency.shape[1])
+    )
+    without_step = clipped_logs if common is None else common.removed_from(clipped_logs, places)
+    correlation, penalty_factor = autocorrelation(without_step, older)
+    noise = night_noise(clipped_logs, older)
     # A phone may have become noisier: the newest nights count too, nearly in full.
-    noise = np.maximum(noise * _rise(logs, lengths, noise, phones), newest)
+    noise = np.maximum(noise * _rise(logs, lengths, noise, phones), newest_noise)
     noise = _with_usual_noise(noise, lengths)
-    sigma = noise / np.sqrt(1 - memory)
-    z = calm / sigma[:, None]
-    came_from = best_cuts(z, lengths, penalty=penalty * longer, memory=memory)
-    found: list[Change] = []
+    sigma = noise / np.sqrt(1 - correlation)
+    z = clipped_logs / sigma[:, None]
+    came_from = best_cuts(z, lengths, penalty=penalty * penalty_factor, correlation=correlation)
+    all_changes: list[Change] = []
     for series, length in enumerate(lengths.tolist()):
         row = _Row(
             series=int(rows[series]),
@@ -192,16 +191,16 @@ def changes(
             z=z[series, :length],
             places=places[series, :length],
             sigma=float(sigma[series]),
-            memory=float(memory[series]),
+            correlation=float(correlation[series]),
         )
         cuts = walked_back(came_from[:, series], length)
         if common is not None:
             cuts = common.added_to(cuts, series, row.places)
-        described = [row.described(cuts, at, length) for at in range(len(cuts))]
+        row_changes = [row.described(cuts, number, length) for number in range(len(cuts))]
         if common is not None:
-            described = common.confirmed(described, series, row.places)
-        found += row.held(row.with_ends(described), came_from[:, series])
-    return found
+            row_changes = common.confirmed(row_changes, series, row.places)
+        all_changes += row.held(row.with_ends(row_changes), came_from[:, series])
+    return all_changes
 
 
 @frozen
@@ -215,23 +214,23 @@ class CommonStep:
     steps: Floats
     confidence: float
 
-    def taken_out_of(self, logs: Floats, places: Integers) -> Floats:
-        """Return the series without it: a new build is no memory."""
-        found: Floats = logs - np.where(places >= self.night, self.steps[:, None], 0.0)
-        return found
+    def removed_from(self, logs: Floats, places: Integers) -> Floats:
+        """Return the series without the step: a new build is no autocorrelation."""
+        without_step: Floats = logs - np.where(places >= self.night, self.steps[:, None], 0.0)
+        return without_step
 
     def has(self, series: int) -> bool:
-        """Whether a series made it, and by as much as is told."""
+        """Whether a series made the step, and it is large enough to report."""
         return self.sign * float(self.steps[series]) >= math.log1p(LEAST_CHANGE)
 
     def added_to(self, cuts: list[int], series: int, places: Integers) -> list[int]:
-        """Return the cuts of a series with this one, unless one of its own is beside it."""
+        """Return the cuts of a series with this step, unless one of them is beside it."""
         cut = int(np.searchsorted(places, self.night))
-        has_own = any(abs(own - cut) < SEGMENT_NIGHTS for own in cuts)
+        has_own = any(abs(other - cut) < SEGMENT_NIGHTS for other in cuts)
         return cuts if has_own or not self.has(series) else sorted([*cuts, cut])
 
     def confirmed(self, changes: list[Change], series: int, places: Integers) -> list[Change]:
-        """Return the changes of a series; what all made is as sure as all of them are."""
+        """Return the changes of a series; the common one has at least the common confidence."""
         if not self.has(series):
             return changes
         cut = int(np.searchsorted(places, self.night))
@@ -250,79 +249,81 @@ def common_step(table: Floats) -> CommonStep | None:
     ``table``: series x nights, NaN where a night has no figure. A series counts on the nights that
     have enough of its figures on both sides.
     """
-    known = np.isfinite(table)
-    there = np.where(known, table, 0.0)
-    before, sums = np.cumsum(known, axis=1) - known, np.cumsum(there, axis=1) - there
-    after, rest = known.sum(axis=1)[:, None] - before, there.sum(axis=1)[:, None] - sums
+    has_figure = np.isfinite(table)
+    figures = np.where(has_figure, table, 0.0)
+    before = np.cumsum(has_figure, axis=1) - has_figure
+    sums_before = np.cumsum(figures, axis=1) - figures
+    after = has_figure.sum(axis=1)[:, None] - before
+    sums_after = figures.sum(axis=1)[:, None] - sums_before
     counts = (before >= SEGMENT_NIGHTS) & (after >= SEGMENT_NIGHTS)
-    is_asked = counts.sum(axis=0) >= max(_COMMON_SERIES, known.any(axis=1).sum() / 2)
-    if not is_asked.any():
+    is_candidate = counts.sum(axis=0) >= max(_COMMON_SERIES, has_figure.any(axis=1).sum() / 2)
+    if not is_candidate.any():
         return None
     # The night that explains most: by means, whose step is largest at the right one.
     before, after = np.maximum(before, 1), np.maximum(after, 1)
-    gain = (rest / after - sums / before) / np.sqrt(1 / before + 1 / after)
+    gain = (sums_after / after - sums_before / before) / np.sqrt(1 / before + 1 / after)
     gains = np.abs(_row_median(np.where(counts, gain, np.nan).T))
-    night = int(np.argmax(np.where(is_asked, gains, -1.0)))
-    at = np.flatnonzero(counts[:, night])
-    levels = _row_median(table[at, :night]), _row_median(table[at, night:])
-    own = levels[1] - levels[0]
-    size = float(np.median(own))
-    is_shared = np.mean(np.sign(own) == np.sign(size)) >= _COMMON_SHARE
+    night = int(np.argmax(np.where(is_candidate, gains, -1.0)))
+    rows = np.flatnonzero(counts[:, night])
+    levels = _row_median(table[rows, :night]), _row_median(table[rows, night:])
+    row_steps = levels[1] - levels[0]
+    size = float(np.median(row_steps))
+    is_shared = np.mean(np.sign(row_steps) == np.sign(size)) >= _COMMON_SHARE
     if not is_shared or abs(size) < math.log1p(LEAST_CHANGE):
         return None
     # The standard error of a median of normal noise is sqrt(pi / 2) times that of the mean.
-    spread = _MAD * float(np.median(np.abs(own - size))) * math.sqrt(math.pi / 2 / at.size)
-    # All series rise on a warm night: how far nights are off as a whole counts, too, and that a few
-    # of them don't show how they remember.
+    median_error = (
+        _MAD * float(np.median(np.abs(row_steps - size))) * math.sqrt(math.pi / 2 / rows.size)
+    )
+    # All series rise on a warm night: the deviations of whole nights count, too, and that few
+    # nights don't show their autocorrelation.
     is_after = np.arange(table.shape[1]) >= night
-    rest_of = table[at] - np.where(is_after, levels[1][:, None], levels[0][:, None])
-    off = _row_median(rest_of.T)
-    sides = [int(np.sum(np.isfinite(off) & side)) for side in (~is_after, is_after)]
+    residuals = table[rows] - np.where(is_after, levels[1][:, None], levels[0][:, None])
+    night_residuals = _row_median(residuals.T)
+    sides = [int(np.sum(np.isfinite(night_residuals) & side)) for side in (~is_after, is_after)]
     degrees = max(1, sum(sides) - 2)
-    variance = float(np.nansum(off**2)) / degrees
+    variance = float(np.nansum(night_residuals**2)) / degrees
     shares = sum(error_factor(count, PRIOR) ** 2 / count for count in sides)
-    error = max(math.sqrt(variance * shares), spread, LEAST_SIGMA)
+    error = max(math.sqrt(variance * shares), median_error, MIN_SIGMA)
     chance = table.shape[1] * 2 * t_cdf(-abs(size) / error, degrees)
-    if chance > 1 - _CONFIDENCE_LEAST:
+    if chance > 1 - _MIN_CONFIDENCE:
         return None
     steps = np.zeros(len(table))
-    steps[at] = own
+    steps[rows] = row_steps
     return CommonStep(night=night, sign=math.copysign(1, size), steps=steps, confidence=1 - chance)
 
 
 def _with_usual_noise(noise: Floats, lengths: Integers) -> Floats:
-    """Return the noise of series; a few nights that look quieter than those of all others are drawn
-    to them.
-    """
+    """Return the noise of series. That of a short series is raised towards the lab's median."""
     usual = float(np.median(noise)) if noise.size else 0.0
-    drawn = np.sqrt((lengths * noise**2 + _USUAL_NIGHTS * usual**2) / (lengths + _USUAL_NIGHTS))
-    found: Floats = np.where(lengths < 3 * RECENT_NIGHTS, np.maximum(noise, drawn), noise)
-    return found
+    shrunk = np.sqrt((lengths * noise**2 + _USUAL_NIGHTS * usual**2) / (lengths + _USUAL_NIGHTS))
+    raised: Floats = np.where(lengths < 3 * RECENT_NIGHTS, np.maximum(noise, shrunk), noise)
+    return raised
 
 
 def _newest(logs: Floats, lengths: Integers, nights: int) -> tuple[Floats, Integers]:
     """Return each series' newest nights, and how many there are."""
     count = min(nights, logs.shape[1])
-    at = np.maximum(lengths[:, None] - count + np.arange(count), 0)
-    return np.take_along_axis(logs, at, axis=1), np.minimum(lengths, count)
+    columns = np.maximum(lengths[:, None] - count + np.arange(count), 0)
+    return np.take_along_axis(logs, columns, axis=1), np.minimum(lengths, count)
 
 
 def _rise(logs: Floats, lengths: Integers, noise: Floats, phones: Sequence[str]) -> Floats:
-    """Return by how much each series' noise rose with that of its phone's series; 1 where it didn't.
+    """Return the factor by which the noise of each series' phone rose; 1 where it didn't.
 
-    What a series alone shows of it in a few nights is too little. The median over nights of the
-    medians over series: a step of all is one night.
+    It is the median over nights of the medians over a phone's series. One series shows too little
+    in a few nights; a step of all series is one night.
     """
-    found = np.ones(len(logs))
+    factors = np.ones(len(logs))
     old = np.flatnonzero(lengths >= 3 * RECENT_NIGHTS)
     newest, _ = _newest(logs[old], lengths[old], _RISE_NIGHTS + 1)
     steps = _MAD * np.abs(np.diff(newest, axis=1)) / noise[old, None] / math.sqrt(2)
     names = np.asarray(phones)[old] if len(phones) else np.full(old.size, "")
-    for own in [np.ones(old.size, dtype=bool), *(names == name for name in sorted(set(names)))]:
-        if np.sum(own) >= _COMMON_SERIES:
-            rise = float(np.median(np.median(steps[own], axis=0)))
-            found[old[own]] = rise if rise >= _RISE_LEAST else 1.0
-    return found
+    for mask in [np.ones(old.size, dtype=bool), *(names == name for name in sorted(set(names)))]:
+        if np.sum(mask) >= _COMMON_SERIES:
+            rise = float(np.median(np.median(steps[mask], axis=0)))
+            factors[old[mask]] = rise if rise >= _MIN_RISE else 1.0
+    return factors
 
 
 def is_alarm(change: Change, *, nights: int) -> bool:
@@ -331,7 +332,7 @@ def is_alarm(change: Change, *, nights: int) -> bool:
 
 
 def is_news(change: Change, *, nights: int, threshold: float = LEAST_CHANGE) -> bool:
-    """Whether a cut is to be told: it lasts or is the newest, is recent, and large enough to matter."""
+    """Whether a cut is reported: lasting or the newest, recent, and large enough to matter."""
     ended = change.ended
     lasts = change.is_newest or ended is None
     is_recent = nights <= (change.recent_until if ended is None else ended + RECENT_NIGHTS)
@@ -339,33 +340,33 @@ def is_news(change: Change, *, nights: int, threshold: float = LEAST_CHANGE) -> 
     return lasts and is_recent and is_large and change.is_sure
 
 
-def best_cuts(z: Floats, lengths: Integers, *, penalty: float, memory: Floats) -> Integers:
+def best_cuts(z: Floats, lengths: Integers, *, penalty: float, correlation: Floats) -> Integers:
     """Return places x series: where the last segment of the best cuts up to a place begins.
 
-    ``memory`` is each series' correlation of neighbours: a segment's first night still has
-    something of the level before it, which is taken to be that of the best cuts up to there.
+    ``correlation`` is that of each series' neighbouring nights. A segment's first night still
+    depends on the level before it, which is that of the best cuts up to there.
     """
-    (count, width), rho = z.shape, memory
-    used = np.where(np.arange(width) < lengths[:, None], z, 0.0)
+    (count, width), rho = z.shape, correlation
+    centred = np.where(np.arange(width) < lengths[:, None], z, 0.0)
     # Centred on each series' own mean, so that sums of squares lose no digits.
-    used -= (used.sum(axis=1) / np.maximum(lengths, 1))[:, None] * (
+    centred -= (centred.sum(axis=1) / np.maximum(lengths, 1))[:, None] * (
         np.arange(width) < lengths[:, None]
     )
     # Nights first: the recursion takes whole rows of memory.
-    nights = used.T
-    news = nights.copy()
-    news[1:] -= rho * nights[:-1]
+    nights = centred.T
+    innovations = nights.copy()
+    innovations[1:] -= rho * nights[:-1]
     zero = np.zeros((1, count))
-    sums = np.vstack([zero, np.cumsum(news, axis=0)])
-    squares = np.vstack([zero, np.cumsum(news * news, axis=0)])
-    # The variance of news, and what a level of 1 adds to them.
+    sums = np.vstack([zero, np.cumsum(innovations, axis=0)])
+    squares = np.vstack([zero, np.cumsum(innovations * innovations, axis=0)])
+    # The variance of the innovations, and the amount that a level of 1 adds to them.
     variance, lift = 1 - rho**2, 1 - rho
     best = np.full((width + 1, count), np.inf)
     best[0] = -penalty
     came_from = np.zeros((width + 1, count), dtype=np.int64)
     rows = np.arange(count)
-    # The first night of a segment without what it has of the level before, by where the segment
-    # begins.
+    # The first night of a segment without the part that depends on the level before, by the
+    # segment's begin.
     first = np.zeros((width + 1, count))
     first[0] = nights[0] if width else 0.0
     weight = np.tile(1 / variance, (width + 1, 1))
@@ -378,11 +379,11 @@ def best_cuts(z: Floats, lengths: Integers, *, penalty: float, memory: Floats) -
             weight[begins] * first[begins]
             + (sums[end] - sums[1 : starts.size + 1]) * lift / variance
         )
-        own = (
+        weighted_squares = (
             weight[begins] * first[begins] ** 2
             + (squares[end] - squares[1 : starts.size + 1]) / variance
         )
-        total = best[begins] + own - level * level / total_weight
+        total = best[begins] + weighted_squares - level * level / total_weight
         chosen = np.argmin(total, axis=0)
         came_from[end] = chosen
         best[end] = total[chosen, rows] + penalty
@@ -393,7 +394,7 @@ def best_cuts(z: Floats, lengths: Integers, *, penalty: float, memory: Floats) -
 
 
 def walked_back(came_from: Integers, length: int) -> list[int]:
-    """Return where the segments of one series of this length begin, but for the first one."""
+    """Return the begins of one series' segments, without the first one's, for this length."""
     cuts: list[int] = []
     place = length if length >= SEGMENT_NIGHTS else 0
     while (place := int(came_from[place])) > 0:
@@ -401,91 +402,94 @@ def walked_back(came_from: Integers, length: int) -> list[int]:
     return cuts[::-1]
 
 
-def noise_of(logs: Floats, lengths: Integers) -> Floats:
+def night_noise(logs: Floats, lengths: Integers) -> Floats:
     """Return each series' night-to-night sigma: from differences of neighbours, which steps hardly
     touch.
 
-    Never less than rounding makes: figures of a coarse program are alike on most nights, and then
-    off by the least difference between any two of them.
+    It is at least the rounding error, from the smallest difference of any two figures: those of a
+    coarse program are equal on most nights.
     """
     inside = np.where(np.arange(logs.shape[1]) < lengths[:, None], logs, np.nan)
     gaps = np.diff(np.sort(inside, axis=1), axis=1)
     gaps[~(gaps > _SAME_FIGURE)] = np.inf
-    least = gaps.min(axis=1, initial=np.inf) / math.sqrt(12)
-    least = np.maximum(LEAST_SIGMA, np.where(np.isfinite(least), least, 0.0))
+    floor = gaps.min(axis=1, initial=np.inf) / math.sqrt(12)
+    floor = np.maximum(MIN_SIGMA, np.where(np.isfinite(floor), floor, 0.0))
     differences = np.diff(logs, axis=1)
     differences[np.arange(differences.shape[1]) >= (lengths - 1)[:, None]] = np.nan
-    found: Floats = np.maximum(least, _sigma(differences) / math.sqrt(2))
-    return found
+    sigma: Floats = np.maximum(floor, _sigma(differences) / math.sqrt(2))
+    return sigma
 
 
 def _sigma(values: Floats) -> Floats:
-    """Return the sigma of each row's values around 0 (not counting NaN): winsorised, as outliers
-    are few and large.
-    """
-    size = np.abs(values)
-    most = _WINSOR_SIGMAS * _MAD * np.nan_to_num(_row_median(size))
-    squares = np.nansum(np.minimum(size, most[:, None]) ** 2, axis=1)
-    found: Floats = np.sqrt(
+    """Return the winsorised sigma of each row's values around 0, without NaN."""
+    sizes = np.abs(values)
+    limits = _WINSOR_SIGMAS * _MAD * np.nan_to_num(_row_median(sizes))
+    squares = np.nansum(np.minimum(sizes, limits[:, None]) ** 2, axis=1)
+    sigma: Floats = np.sqrt(
         squares / np.maximum(1, np.sum(~np.isnan(values), axis=1)) / _WINSOR_LEFT
     )
-    return found
+    return sigma
 
 
-def memory_of(logs: Floats, lengths: Integers) -> tuple[Floats, float]:
-    """Return each series' correlation of neighbouring nights, and by how much they remember for
-    longer than it says.
+def autocorrelation(logs: Floats, lengths: Integers) -> tuple[Floats, float]:
+    """Return each series' correlation of neighbouring nights, and the factor for the penalty.
 
-    The second figure is 1 to _LONG_MOST, for all series together.
+    The factor is 1 to _MAX_PENALTY_FACTOR, for all series together: above 1 where nights are
+    correlated for longer than a first-order autoregression.
     """
-    near = noise_of(logs, lengths)
-    blocks = _sigma(_block_steps(logs, lengths, _MEMORY_NIGHTS))
-    found = np.interp((blocks / near) ** 2, _growths(_MEMORY_NIGHTS), _MEMORY_GRID)
-    usual = float(np.median(found)) if found.size else 0.0
-    excess = found - usual
-    own = excess * np.select(
-        [excess > _CLEAR_EXCESS, excess > 0], [_OWN_MEMORY_CLEAR, _OWN_MEMORY_ABOVE], _OWN_MEMORY
+    sigma = night_noise(logs, lengths)
+    block_sigma = _sigma(_block_steps(logs, lengths, _BLOCK_NIGHTS))
+    estimates = np.interp(
+        (block_sigma / sigma) ** 2, _variance_ratios(_BLOCK_NIGHTS), _CORRELATION_GRID
     )
-    # A few nights tell a series' own memory from a step in it no better than they do chance.
-    own = np.where(lengths < 2 * RECENT_NIGHTS, 0.0, own)
-    memory = np.clip(usual - _MEMORY_BIAS + own, 0.0, _MEMORY_GRID[-1])
-    growth = np.interp(memory, _MEMORY_GRID, _growths(_LONG_NIGHTS))
-    long = _MAD * np.nan_to_num(_row_median(np.abs(_block_steps(logs, lengths, _LONG_NIGHTS))))
-    longer = float(np.median((long / near) ** 2 / growth)) / _LONG_EXCESS if found.size else 1.0
-    return memory, min(_LONG_MOST, max(1.0, longer) ** _LONG_POWER)
+    usual = float(np.median(estimates)) if estimates.size else 0.0
+    excess = estimates - usual
+    shrunk = excess * np.select(
+        [excess > _CLEAR_EXCESS, excess > 0], [_OWN_WEIGHT_CLEAR, _OWN_WEIGHT_ABOVE], _OWN_WEIGHT
+    )
+    # A few nights can't tell a series' own correlation from a step or from chance.
+    shrunk = np.where(lengths < 2 * RECENT_NIGHTS, 0.0, shrunk)
+    correlation = np.clip(usual - _CORRELATION_BIAS + shrunk, 0.0, _CORRELATION_GRID[-1])
+    expected = np.interp(correlation, _CORRELATION_GRID, _variance_ratios(_LONG_BLOCK_NIGHTS))
+    long_sigma = _MAD * np.nan_to_num(
+        _row_median(np.abs(_block_steps(logs, lengths, _LONG_BLOCK_NIGHTS)))
+    )
+    excess_ratio = (
+        float(np.median((long_sigma / sigma) ** 2 / expected)) / _LONG_EXCESS
+        if estimates.size
+        else 1.0
+    )
+    return correlation, min(_MAX_PENALTY_FACTOR, max(1.0, excess_ratio) ** _PENALTY_POWER)
 
 
 def _block_steps(logs: Floats, lengths: Integers, nights: int) -> Floats:
-    """Return the differences of means of neighbouring stretches of so many nights.
-
-    NaN beyond a series' end.
-    """
+    """Return the differences of means of neighbouring blocks of nights, NaN after a series' end."""
     width = logs.shape[1]
     inside = np.where(np.arange(width) < lengths[:, None], logs, 0.0)
     sums = np.hstack([np.zeros((len(logs), 1)), np.cumsum(inside, axis=1)])
     ends = np.arange(2 * nights, width + 1)
     means = (sums[:, ends] - 2 * sums[:, ends - nights] + sums[:, ends - 2 * nights]) / nights
-    found: Floats = np.where(ends > lengths[:, None], np.nan, means)
-    return found
+    steps: Floats = np.where(ends > lengths[:, None], np.nan, means)
+    return steps
 
 
-def _growths(nights: int) -> Floats:
-    """Return such a difference's variance against half of a neighbour difference's, by correlation
-    of the grid.
+def _variance_ratios(nights: int) -> Floats:
+    """Return the variance of a difference of block means, in halves of that of neighbouring nights,
+    for each correlation of the grid.
     """
     lags = np.abs(np.subtract.outer(np.arange(2 * nights), np.arange(2 * nights)))
     signs = np.repeat([-1.0, 1.0], nights) / nights
-    correlations = _MEMORY_GRID[:, None, None] ** lags
-    found: Floats = np.einsum("i,gij,j->g", signs, correlations, signs) / (1 - _MEMORY_GRID)
-    return found
+    correlations = _CORRELATION_GRID[:, None, None] ** lags
+    ratios: Floats = np.einsum("i,gij,j->g", signs, correlations, signs) / (1 - _CORRELATION_GRID)
+    return ratios
 
 
 def clipped(logs: Floats, lengths: Integers, sigma: Floats) -> Floats:
-    """Return the series with lone outliers brought to a few sigmas of the median of their five
+    """Return the series with lone outliers limited to a few sigmas from the median of their five
     nights (Hampel).
 
-    The first and last two nights count to the first and last five: the newest two of them may both
-    be outliers.
+    The first and last two nights belong to the first and last five: the newest two may both be
+    outliers.
     """
     count, width = logs.shape
     half = _HAMPEL_NIGHTS // 2
@@ -494,30 +498,30 @@ def clipped(logs: Floats, lengths: Integers, sigma: Floats) -> Floats:
     windows = np.lib.stride_tricks.sliding_window_view(
         np.hstack([edge, inside, edge]), _HAMPEL_NIGHTS, axis=1
     )
-    middle = _row_median(windows.reshape(-1, _HAMPEL_NIGHTS)).reshape(count, width)
-    whole = np.clip(np.arange(width), half, np.maximum(lengths[:, None] - 1 - half, half))
-    middle = np.take_along_axis(middle, np.minimum(whole, width - 1), axis=1)
+    medians = _row_median(windows.reshape(-1, _HAMPEL_NIGHTS)).reshape(count, width)
+    centres = np.clip(np.arange(width), half, np.maximum(lengths[:, None] - 1 - half, half))
+    medians = np.take_along_axis(medians, np.minimum(centres, width - 1), axis=1)
     reach = _HAMPEL_SIGMAS * sigma[:, None]
-    found: Floats = np.nan_to_num(np.clip(inside, middle - reach, middle + reach))
-    return found
+    limited: Floats = np.nan_to_num(np.clip(inside, medians - reach, medians + reach))
+    return limited
 
 
 def _row_median(values: Floats) -> Floats:
-    """Return the median of each row without its NaN; NaN for a row of nothing else."""
+    """Return the median of each row without its NaN; NaN for a row of NaN."""
     if not values.shape[1]:
         return np.full(len(values), np.nan)
-    # NaN comes last: also where there is nothing else.
+    # NaN sorts last; a row of NaN has it at index 0, too.
     ordered = np.sort(values, axis=1)
-    there = np.sum(~np.isnan(values), axis=1)
+    counts = np.sum(~np.isnan(values), axis=1)
     rows = np.arange(len(values))
-    low = ordered[rows, np.maximum((there - 1) // 2, 0)]
-    high = ordered[rows, np.minimum(there // 2, values.shape[1] - 1)]
-    found: Floats = (low + high) / 2
-    return found
+    low = ordered[rows, np.maximum((counts - 1) // 2, 0)]
+    high = ordered[rows, np.minimum(counts // 2, values.shape[1] - 1)]
+    medians: Floats = (low + high) / 2
+    return medians
 
 
 def _packed(latency: Floats) -> tuple[Floats, Integers, Integers]:
-    """Return logs without gaps from the left, where each came from, and how many there are."""
+    """Return logs packed to the left without gaps, the night of each, and the count per series."""
     usable = np.isfinite(latency) & (latency > 0)
     order = np.argsort(~usable, axis=1, kind="stable")
     lengths = usable.sum(axis=1)
@@ -527,35 +531,33 @@ def _packed(latency: Floats) -> tuple[Floats, Integers, Integers]:
 
 
 def _by_night(logs: Floats, places: Integers, lengths: Integers, nights: int) -> Floats:
-    """Return packed series x nights again, NaN where there is no figure."""
-    found = np.full((len(logs), nights), np.nan)
+    """Return packed series as series x nights again, NaN where there is no figure."""
+    table = np.full((len(logs), nights), np.nan)
     rows, columns = np.nonzero(np.arange(logs.shape[1]) < lengths[:, None])
-    found[rows, places[rows, columns]] = logs[rows, columns]
-    return found
+    table[rows, places[rows, columns]] = logs[rows, columns]
+    return table
 
 
 @frozen
 class _Row:
-    """One series without gaps: what its cuts are described by."""
+    """One series without gaps, from which its cuts are described."""
 
     series: int
     logs: Floats
     #: Without lone outliers, in sigmas.
     z: Floats
-    #: Which night each figure is of.
+    #: The night of each figure.
     places: Integers
     sigma: float
-    memory: float
+    correlation: float
 
     @property
-    def grown(self) -> float:
-        """By how much the variance of a mean of many nights is larger than that of nights which
-        forget.
-        """
-        return (1 + self.memory) / (1 - self.memory)
+    def variance_factor(self) -> float:
+        """Factor by which correlation increases the variance of a mean of many nights."""
+        return (1 + self.correlation) / (1 - self.correlation)
 
     def described(self, cuts: Sequence[int], number: int, length: int) -> Change:
-        """Return one of the cuts of the first nights, so many."""
+        """Return the change at one of the cuts of the first ``length`` nights."""
         edges = [0, *cuts, length]
         start, cut, end = edges[number : number + 3]
         before, after, counts = slice(start, cut), slice(cut, end), (cut - start, end - cut)
@@ -563,17 +565,17 @@ class _Row:
         # The standard error of a difference of two medians of normal noise is pi / 2 times that of
         # means, squared.
         shares = 1 / counts[0] + 1 / counts[1]
-        error = self.sigma * math.sqrt(self.grown * math.pi / 2 * shares)
+        error = self.sigma * math.sqrt(self.variance_factor * math.pi / 2 * shares)
         step = float(np.mean(self.z[after]) - np.mean(self.z[before]))
         # A phone may have become noisier with the new level, more than the newest nights show.
         scatter = float(np.std(self.z[after], ddof=1)) * (1 + _FEW_NIGHTS / counts[1])
-        gain = step * step / shares / self.grown / max(1.0, scatter) ** 2
-        known = min(KNOWN_FIGURES, len(self.places) - cut) - 1
-        earliest, latest = _place(self.z / math.sqrt(self.grown), start, cut, end)
+        gain = step * step / shares / self.variance_factor / max(1.0, scatter) ** 2
+        further = min(KNOWN_FIGURES, len(self.places) - cut) - 1
+        earliest, latest = _place(self.z / math.sqrt(self.variance_factor), start, cut, end)
         return Change(
             series=self.series,
             night=int(self.places[cut]),
-            recent_until=int(self.places[cut + known]) + RECENT_NIGHTS - known,
+            recent_until=int(self.places[cut + further]) + RECENT_NIGHTS - further,
             earliest=int(self.places[earliest]),
             latest=int(self.places[latest]),
             ratio=math.exp(log_ratio),
@@ -587,43 +589,43 @@ class _Row:
         )
 
     def with_ends(self, changes: Sequence[Change]) -> list[Change]:
-        """Return the changes; one that the next undoes, or that the newest nights have left, has an
-        end.
-        """
-        found: list[Change] = []
+        """Return the changes; one that the next one or the newest nights undo has an end."""
+        merged: list[Change] = []
         for change in changes:
-            last = found[-1] if found else None
+            last = merged[-1] if merged else None
             step = 0.0 if last is None or last.ended is not None else math.log(last.ratio)
             if (
                 last is not None
                 and step
-                and abs(step + math.log(change.ratio)) < abs(step) * _LEFT_MOST
+                and abs(step + math.log(change.ratio)) < abs(step) * _BACK_SHARE
             ):
-                found[-1] = replace(last, ended=change.night, is_newest=change.is_newest)
+                merged[-1] = replace(last, ended=change.night, is_newest=change.is_newest)
             else:
-                found.append(change)
-        for at, change in enumerate(found):
+                merged.append(change)
+        for number, change in enumerate(merged):
             if change.ended is None:
-                found[at] = replace(change, ended=self._left_on(change, found[at + 1 :]))
-        return found
+                merged[number] = replace(
+                    change, ended=self._end_night(change, merged[number + 1 :])
+                )
+        return merged
 
-    def _left_on(self, change: Change, later: Sequence[Change]) -> int | None:
-        """Return the night from which on the level of a change was left: by one of the later ones
-        that nothing undid, or by the newest nights; None while it lasts.
+    def _end_night(self, change: Change, later: Sequence[Change]) -> int | None:
+        """Return the first night after the level of a change: that of a later change that nothing
+        undid, or of the newest nights; None while it lasts.
         """
         for following in (item for item in later if item.ended is None):
             cut = int(np.searchsorted(self.places, following.night))
-            if self._has_left(change, self.z[cut : cut + following.nights_after]):
+            if self._is_back(change, self.z[cut : cut + following.nights_after]):
                 return following.night
         is_known = change.is_newest and change.nights_after > SEGMENT_NIGHTS
-        has_left = is_known and self._has_left(change, self.z[-SEGMENT_NIGHTS:])
-        return int(self.places[-SEGMENT_NIGHTS]) if has_left else None
+        is_back = is_known and self._is_back(change, self.z[-SEGMENT_NIGHTS:])
+        return int(self.places[-SEGMENT_NIGHTS]) if is_back else None
 
     def held(self, changes: list[Change], came_from: Integers) -> list[Change]:
-        """Return the changes with the alarm of one of the last nights, as far as today's noise would
-        have told it then: a list that is asked for each night flaps less.
+        """Return the changes with the alarm of one of the last nights, where today's noise would
+        have reported it then: the nightly list flaps less.
 
-        It stays, as sure as it was, until two nights contradict it: then it went away.
+        It stays, with its confidence, until two nights contradict it: then it has an end.
         """
         length, nights = len(self.z), int(self.places[-1]) + 1
         if changes and is_news(changes[-1], nights=nights):
@@ -637,9 +639,9 @@ class _Row:
                 continue
             now = self.described(cuts, len(cuts) - 1, length)
             now = replace(now, confidence=then.confidence, is_clear=True)
-            has_left = self._has_left(then, self.z[-SEGMENT_NIGHTS:])
-            if has_left or (
-                self._is_gone(then, cuts, length) and self._is_gone(then, cuts, length - 1)
+            is_back = self._is_back(then, self.z[-SEGMENT_NIGHTS:])
+            if is_back or (
+                self._is_undone(then, cuts, length) and self._is_undone(then, cuts, length - 1)
             ):
                 now = replace(then, ended=int(self.places[-SEGMENT_NIGHTS]))
             elif abs(now.ratio - 1) < LEAST_CHANGE:
@@ -648,41 +650,41 @@ class _Row:
             return [*(replace(item, is_newest=False) for item in before), now]
         return changes
 
-    def _is_gone(self, change: Change, cuts: Sequence[int], length: int) -> bool:
-        """Whether too little of a change is left in the nights since it, the first ones so many."""
+    def _is_undone(self, change: Change, cuts: Sequence[int], length: int) -> bool:
+        """Whether too little of a change is left in its nights among the first ``length`` ones."""
         then = self.described(cuts, len(cuts) - 1, length)
-        return abs(then.ratio - 1) < LEAST_CHANGE or self._has_left(
+        return abs(then.ratio - 1) < LEAST_CHANGE or self._is_back(
             change, self.z[cuts[-1] : length]
         )
 
-    def _has_left(self, change: Change, nights: Floats) -> bool:
-        """Whether nights have less of a change's step than it takes to be at its new level."""
+    def _is_back(self, change: Change, nights: Floats) -> bool:
+        """Whether nights are back at the level before a change."""
         cut = int(np.searchsorted(self.places, change.night))
         level = float(np.mean(self.z[max(0, cut - change.nights_before) : cut]))
         step = math.log(change.ratio) / self.sigma
         if not step:
             return False
         parts = (nights - level) / step
-        # Half of the way is nearer to the level before; one night alone may be an outlier.
+        # Below half of the step they are nearer to the level before; one night may be an outlier.
         are_two = np.sum(parts[-SEGMENT_NIGHTS:] < 0.5) >= 2
-        return bool(are_two and np.mean(parts) < _LEFT_MOST)
+        return bool(are_two and np.mean(parts) < _BACK_SHARE)
 
 
 def _is_clear(before: Floats, after: Floats, step: float) -> bool:
     """Whether a new level is beyond nearly all means of as many nights in a row before it."""
-    most = max(SEGMENT_NIGHTS, len(before) // 2)
-    count = min(len(after), len(before), most, _CLEAR_MOST)
+    limit = max(SEGMENT_NIGHTS, len(before) // 2)
+    count = min(len(after), len(before), limit, _MAX_CLEAR_NIGHTS)
     means = np.mean(np.lib.stride_tricks.sliding_window_view(before, count), axis=1)
     beyond = means < np.mean(after) if step > 0 else means > np.mean(after)
     return bool(np.mean(beyond) >= _CLEAR_SHARE)
 
 
 def _place(z: Floats, start: int, cut: int, end: int) -> tuple[int, int]:
-    """Return the first and last cut of this stretch that explain it nearly as well as the best one."""
+    """Return the first and last cut of a stretch of nights that fit nearly as well as the best."""
     stretch = z[start:end]
     sizes = np.arange(1, stretch.size)
     sums = np.cumsum(stretch)
-    left, right = sums[:-1], sums[-1] - sums[:-1]
-    gain = left * left / sizes + right * right / (stretch.size - sizes)
+    left_sum, right_sum = sums[:-1], sums[-1] - sums[:-1]
+    gain = left_sum * left_sum / sizes + right_sum * right_sum / (stretch.size - sizes)
     near = np.flatnonzero(gain >= gain[cut - start - 1] - _PLACE_COST) + start + 1
     return int(min(near[0], cut)), int(max(near[-1], cut))

@@ -1,6 +1,5 @@
-"""What changed over the nights, confirmed by running old against new on the same phone, and what
-somebody has said to expect; and what the history would show: steps put into its own
-series, and how soon they are found.
+"""Changes over the nights: confirmed by running old against new on the same phone, and held against
+expected ones. The selftest: steps put into stored series, and how soon they are reported.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from orchestrator.engine.events import DeviceNote
 from orchestrator.errors import ArtifactError, BenchfarmError, InterruptedByUserError, UsageError
 from orchestrator.extensions.history.changepoint import Floats, changes, is_alarm
 from orchestrator.extensions.history.regressions import (
-    FoundChange,
+    LatencyChange,
     OutputsChange,
     Question,
     Regressions,
@@ -30,7 +29,7 @@ from orchestrator.extensions.history.regressions import (
     check_selection,
     find_regressions,
     fits,
-    night_meant,
+    parse_night,
 )
 from orchestrator.extensions.history.series import read_series
 from orchestrator.files import sha256_of
@@ -46,8 +45,8 @@ from orchestrator.tables.table import LINES, Column, Kind
 from orchestrator.units import format_change
 
 #: Pairs of one confirmation, at most.
-_MOST_PAIRS: Final = 40
-#: What is asked to fail -> the states of a slowdown that do.
+_MAX_PAIRS: Final = 40
+#: ``--fail-on`` -> the states of a slowdown that fail.
 FAIL_ON: Final[Mapping[str, frozenset[ConfirmationStatus]]] = {
     "confirmed": frozenset({ConfirmationStatus.CONFIRMED}),
     "unrefuted": frozenset(ConfirmationStatus) - {ConfirmationStatus.REFUTED},
@@ -59,7 +58,7 @@ def _named(item: SeriesChange) -> str:
     return f"{item.series.key[:12]} {item.series.label}"
 
 
-def _causes(change: FoundChange) -> str:
+def _causes(change: LatencyChange) -> str:
     causes = (
         f"{cause.name} {cause.before} -> {cause.after}, "
         f"{cause.moved} of {cause.exposed} series with it moved"
@@ -68,8 +67,8 @@ def _causes(change: FoundChange) -> str:
     return "; ".join(causes) or "nothing that is known changed"
 
 
-#: What is told of a change: by 'history changes', and on its series' page, which has the name.
-CHANGES: Final[Sequence[Column[FoundChange]]] = (
+#: Columns of a change, for 'history changes' and for its series' page, which names the series.
+CHANGES: Final[Sequence[Column[LatencyChange]]] = (
     Column("series", "series", _named, forms=LINES),
     Column("since", "since (95 %)", lambda it: f"{it.night} ({it.earliest} to {it.latest})"),
     Column(
@@ -112,19 +111,19 @@ OUTPUTS: Final[Sequence[Column[OutputsChange]]] = (
 
 @frozen
 class Changes:
-    """What was found."""
+    """The changes, and whether they fail the command."""
 
-    found: Regressions
-    #: Whether it holds what was asked to fail on.
+    regressions: Regressions
+    #: Whether there is a change that fails by ``--fail-on``.
     fails: bool
-    #: Why nothing was looked at; empty where something was.
+    #: Why no series was checked; empty where one was.
     nothing: str = ""
 
 
 def find_changes(
     workspace: Workspace, question: Question, *, confirm: bool = False, fail_on: str = "unrefuted"
 ) -> Changes:
-    """Find what changed; with ``confirm``, run old against new of each unconfirmed change first.
+    """Return the changes; with ``confirm``, run old against new of each unconfirmed change first.
 
     Raises UsageError.
     """
@@ -132,29 +131,30 @@ def find_changes(
         raise UsageError(
             f"--fail-on {fail_on!r} isn't known", hint=f"choose one of {', '.join(FAIL_ON)}"
         )
-    found = find_regressions(workspace.store, question)
+    regressions = find_regressions(workspace.store, question)
     if confirm:
-        confirm_changes(workspace, found.changes)
-        found = find_regressions(workspace.store, question)
-    # What looked at nothing has shown nothing to be good.
-    is_blind = not found.series
+        confirm_changes(workspace, regressions.changes)
+        regressions = find_regressions(workspace.store, question)
+    # Without a series nothing was checked: that isn't a pass.
+    has_no_series = not regressions.series
     states = FAIL_ON[fail_on]
     is_slower = any(
-        change.ratio > 1 and change.counts and change.status in states for change in found.changes
+        change.ratio > 1 and change.counts and change.status in states
+        for change in regressions.changes
     )
     # A comparison with the reference is its own proof.
-    is_worse = any(item.is_worse and not item.expected for item in found.outputs)
+    is_worse = any(item.is_worse and not item.expected for item in regressions.outputs)
     return Changes(
-        found=found,
-        fails=bool(states) and (is_slower or is_worse or is_blind),
+        regressions=regressions,
+        fails=bool(states) and (is_slower or is_worse or has_no_series),
         nothing=f"nothing was looked at: no series in {workspace.store.name} has a figure"
-        if is_blind
+        if has_no_series
         else "",
     )
 
 
 def expect(workspace: Workspace, selection: str, night: str, text: str) -> tuple[Annotation, int]:
-    """Keep that a change is expected; return it, and how many series fit it now.
+    """Store an expected change; return it, and the number of series that fit it now.
 
     Raises UsageError.
     """
@@ -163,24 +163,22 @@ def expect(workspace: Workspace, selection: str, night: str, text: str) -> tuple
         raise UsageError(
             "the annotation says nothing", hint="write what is expected, for example 'driver 502'"
         )
-    kept = Annotation(
+    annotation = Annotation(
         annotation_id=secrets.token_hex(4),
         selection=selection,
-        night=night_meant(night, workspace, "the date"),
+        night=parse_night(night, workspace, "the date"),
         text=text,
         created_at=workspace.clock.now(),
     )
     fitting = sum(
         fits(selection, key, series.words) for key, series in read_series(workspace.store).items()
     )
-    workspace.store.annotate(kept)
-    return kept, fitting
+    workspace.store.annotate(annotation)
+    return annotation, fitting
 
 
-def confirm_changes(workspace: Workspace, changes: Sequence[FoundChange]) -> None:
-    """Run each unconfirmed, unexpected, lasting change's old side against its new one, and store the
-    result.
-    """
+def confirm_changes(workspace: Workspace, changes: Sequence[LatencyChange]) -> None:
+    """Run old against new of each lasting, unexpected, unconfirmed change, and store the result."""
     for change in changes:
         if not change.counts or change.status is ConfirmationStatus.CONFIRMED:
             continue
@@ -202,15 +200,15 @@ def confirm_changes(workspace: Workspace, changes: Sequence[FoundChange]) -> Non
 
 
 def _outcome(
-    workspace: Workspace, change: FoundChange
+    workspace: Workspace, change: LatencyChange
 ) -> tuple[ConfirmationStatus, str, float | None]:
     """Return the outcome of an A/B rerun of a change, or why it can't be run now."""
     try:
         sides, models = _sides(workspace, change)
         options = _options(change) | _same_build(workspace, change)
-        # Half of what the nights show must be seen.
+        # Half of the change must be detectable.
         detect = max(0.01, abs(change.ratio - 1) / 2)
-        request = AbRequest(models=models, detect=detect, most=_MOST_PAIRS)
+        request = AbRequest(models=models, detect=detect, most=_MAX_PAIRS)
         prepared = prepare(workspace, sides, options, request)
         used = {item.case.build_sha256 for item in prepared.campaign.invocations}
         if used != {change.before.build_sha256, change.after.build_sha256}:
@@ -227,21 +225,21 @@ def _outcome(
     if not rows:
         return ConfirmationStatus.CANNOT, f"nothing was measured ({where})", None
     verdict = rows[0].verdict
-    status = status_of(verdict, change.ratio)
+    status = rerun_status(verdict, change.ratio)
     if verdict.outcome is ComparisonOutcome.INCOMPARABLE:
         return status, f"{'; '.join(verdict.reasons)} ({where})", verdict.ratio
     size = "no figure" if verdict.ratio is None else format_change(verdict.ratio)
-    named = "" if status is ConfirmationStatus.CONFIRMED else f"{verdict.outcome.value}, "
-    return status, f"{named}{size} in {where}", verdict.ratio
+    outcome = "" if status is ConfirmationStatus.CONFIRMED else f"{verdict.outcome.value}, "
+    return status, f"{outcome}{size} in {where}", verdict.ratio
 
 
-def status_of(verdict: ComparisonVerdict, ratio: float) -> ConfirmationStatus:
+def rerun_status(verdict: ComparisonVerdict, ratio: float) -> ConfirmationStatus:
     """Return the status that a rerun's verdict gives a change of this ratio (new / old).
 
-    A rerun that decided nothing refutes it where its interval leaves out half of the change.
+    A rerun without a decision refutes it where its interval excludes half of the change.
     """
-    wanted = ComparisonOutcome.SLOWER if ratio > 1 else ComparisonOutcome.FASTER
-    if verdict.outcome is wanted:
+    confirming = ComparisonOutcome.SLOWER if ratio > 1 else ComparisonOutcome.FASTER
+    if verdict.outcome is confirming:
         return ConfirmationStatus.CONFIRMED
     half, end = math.sqrt(ratio), verdict.high if ratio > 1 else verdict.low
     is_out = end is not None and (end < half if ratio > 1 else end > half)
@@ -249,7 +247,7 @@ def status_of(verdict: ComparisonVerdict, ratio: float) -> ConfirmationStatus:
     return ConfirmationStatus.REFUTED if is_decided else ConfirmationStatus.CANNOT
 
 
-def _sides(workspace: Workspace, change: FoundChange) -> tuple[tuple[str, str], tuple[Path, ...]]:
+def _sides(workspace: Workspace, change: LatencyChange) -> tuple[tuple[str, str], tuple[Path, ...]]:
     """Return the sides of the rerun and the models that both have in common.
 
     Raises:
@@ -273,7 +271,7 @@ def _sides(workspace: Workspace, change: FoundChange) -> tuple[tuple[str, str], 
     return (f"build:{old}", f"build:{new}"), tuple(models)
 
 
-def _same_build(workspace: Workspace, change: FoundChange) -> PlanOptions:
+def _same_build(workspace: Workspace, change: LatencyChange) -> PlanOptions:
     """Return the option that names the build of both sides where the model changed; none for a
     program that is only on the phone.
     """
@@ -293,19 +291,19 @@ def _build(workspace: Workspace, sha256: BuildSha) -> str:
         return str(_unchanged(workspace, sha256, f"build {name}@"))
 
 
-def _unchanged(workspace: Workspace, sha256: str, what: str) -> Path:
-    """Return a file that still has a content, where the campaigns of this computer had it.
+def _unchanged(workspace: Workspace, sha256: str, label: str) -> Path:
+    """Return a file with this content, from the paths in this computer's campaigns.
 
-    A path may hold another night's by now. Raises UsageError.
+    Such a path may hold a newer content by now. Raises UsageError.
     """
     campaigns = workspace.store.campaigns()
     for path in map(Path, dict.fromkeys(item.terms.files.get(sha256, "") for item in campaigns)):
         if path.is_file() and sha256_of(path) == sha256:
             return path
-    raise UsageError(f"the {what}{sha256[:12]} is no longer on this computer")
+    raise UsageError(f"the {label}{sha256[:12]} is no longer on this computer")
 
 
-def _options(change: FoundChange) -> PlanOptions:
+def _options(change: LatencyChange) -> PlanOptions:
     case = change.series.case
     return PlanOptions(
         delegates=case.delegate.value,
@@ -325,23 +323,23 @@ def _options(change: FoundChange) -> PlanOptions:
 
 
 STEPS: Final = (1.03, 1.05, 1.10, 1.20)
-#: A step that isn't found after so many nights counts as missed.
+#: A step that isn't reported after this many nights counts as missed.
 NIGHTS: Final = 5
-#: Shorter series have no level that a step could be told from.
-LEAST_NIGHTS: Final = 10
-#: Series into which steps are put, spread over all that there are.
-_MOST_SERIES: Final = 20
+#: Shorter series have no level to compare a step with.
+MIN_NIGHTS: Final = 10
+#: Series into which steps are put, at most, evenly spread over all.
+_MAX_SERIES: Final = 20
 
 
 @frozen
 class Detection:
-    """How one size of step is found."""
+    """The detection of one size of step."""
 
     step: float
-    #: Series in which it was found within NIGHTS, of so many.
-    found: int
+    #: Series in which it was reported within NIGHTS, of ``series``.
+    detected: int
     series: int
-    #: Nights from the first slow one to the first report, the median; None where nothing was found.
+    #: Median of the nights from the first slow one to the first report; None for no report.
     delay: float | None
 
 
@@ -353,42 +351,46 @@ DETECTIONS: Final[Sequence[Column[Detection]]] = (
         Kind.NUMBER,
         shown=lambda row: format_change(row.step),
     ),
-    Column("found", "found", lambda row: row.found, Kind.COUNT),
+    Column("found", "found", lambda row: row.detected, Kind.COUNT),
     Column("series", "of series", lambda row: row.series, Kind.COUNT),
     Column("delay", "after nights", lambda row: row.delay, Kind.NUMBER, digits=1),
 )
 
 
 def detections(latency: Floats) -> Iterator[Detection]:
-    """Yield how steps of several sizes, the smallest first, are found in some series (series x
-    nights, NaN for none), evenly spread over those that are long enough.
+    """Yield the detection of each size of step, the smallest first, in some of the series that are
+    long enough.
 
-    Each is put into one series at a time, as if it had begun on one of the newest nights.
+    Each step is put into one series at a time, as if it had begun on one of the newest nights.
+    ``latency``: series x nights, NaN for no figure.
     """
-    known = np.isfinite(latency) & (latency > 0)
-    long = np.flatnonzero(known.sum(axis=1) >= LEAST_NIGHTS)
-    chosen = long[:: max(1, -(-long.size // _MOST_SERIES))]
+    has_figure = np.isfinite(latency) & (latency > 0)
+    long = np.flatnonzero(has_figure.sum(axis=1) >= MIN_NIGHTS)
+    chosen = long[:: max(1, -(-long.size // _MAX_SERIES))]
     for step in STEPS:
         delays = [
-            _delay(latency[chosen], known[chosen], series, step) for series in range(chosen.size)
+            _delay(latency[chosen], has_figure[chosen], series, step)
+            for series in range(chosen.size)
         ]
-        seen = [delay for delay in delays if delay is not None]
+        reported = [delay for delay in delays if delay is not None]
         yield Detection(
             step=step,
-            found=len(seen),
+            detected=len(reported),
             series=chosen.size,
-            delay=statistics.median(seen) if seen else None,
+            delay=statistics.median(reported) if reported else None,
         )
 
 
-def _delay(values: Floats, known: np.ndarray, series: int, step: float) -> int | None:
-    """Return after how many nights a step in one series is reported; None within NIGHTS for never."""
-    nights = np.flatnonzero(known[series])
+def _delay(values: Floats, has_figure: np.ndarray, series: int, step: float) -> int | None:
+    """Return the number of nights after which a step in one series is reported; None: not within
+    NIGHTS.
+    """
+    nights = np.flatnonzero(has_figure[series])
     for delay in range(1, NIGHTS + 1):
         stepped = values.copy()
         stepped[series, nights[-delay:]] *= step
         for change in changes(stepped):
-            is_it = change.series == series and change.earliest <= nights[-delay] <= change.latest
-            if is_it and change.ratio > 1 and is_alarm(change, nights=values.shape[1]):
+            is_step = change.series == series and change.earliest <= nights[-delay] <= change.latest
+            if is_step and change.ratio > 1 and is_alarm(change, nights=values.shape[1]):
                 return delay
     return None

@@ -36,13 +36,13 @@ _SELECTION = (
 
 
 #: A token that is shorter can be guessed.
-_LEAST_TOKEN: Final = 16
+_MIN_TOKEN: Final = 16
 _MADE_UP: Final = "'openssl rand -hex 16' makes one up"
 
 
 @dataclass(frozen=True, kw_only=True)
 class ChangesOptions:
-    """What 'history changes' reads."""
+    """Options of 'history changes'."""
 
     since: Annotated[
         str, opt("--since", "30d, 4w or a date (default: changes of the last 14 nights).")
@@ -81,35 +81,35 @@ def changes(settings: Settings, options: ChangesOptions) -> CommandResult:
     Example: benchfarm history changes --since 30d
     """
     from orchestrator.extensions.history import changes as history
-    from orchestrator.extensions.history.notifying import receiver_of, send
+    from orchestrator.extensions.history.notifying import find_receiver, send
     from orchestrator.extensions.history.regressions import Question
     from orchestrator.extensions.history.site import first_night
 
     form, out = format_of(options.form, options.out, _FORMS, default="text"), options.out
-    receivers = [receiver_of(text, settings) for text in options.notify]
+    receivers = [find_receiver(text, settings) for text in options.notify]
     with workspace_telling(settings, makes_store=False) as workspace:
         question = Question(
             since=first_night(options.since, workspace),
             selections=options.series,
             threshold=options.threshold,
         )
-        done = history.find_changes(
+        checked = history.find_changes(
             workspace, question, confirm=options.confirm, fail_on=options.fail_on
         )
-    text = _rendered(done, form)
+    text = _rendered(checked, form)
     if out is not None:
         write_file(out, text.encode())
-        text = f"{out}\n\n{one_line(done.nothing)}" if done.nothing else f"{out}"
-    data = {**_data(done.found), "fails": done.fails}
+        text = f"{out}\n\n{one_line(checked.nothing)}" if checked.nothing else f"{out}"
+    data = {**_data(checked.regressions), "fails": checked.fails}
     undelivered = []
-    if receivers and done.fails:
-        content, told = json.loads(to_json(data)), _rendered(done, "text")
-        message = Message(content=content, text=told)
+    if receivers and checked.fails:
+        content, report = json.loads(to_json(data)), _rendered(checked, "text")
+        message = Message(content=content, text=report)
         undelivered = [reason for receiver in receivers if (reason := send(receiver, message))]
     for reason in undelivered:
         tell(settings.log_format, "notify", reason, level="error")
     return CommandResult(
-        text=text, data={**data, "undelivered": undelivered}, exit_code=int(done.fails)
+        text=text, data={**data, "undelivered": undelivered}, exit_code=int(checked.fails)
     )
 
 
@@ -124,7 +124,7 @@ def selftest(settings: Settings) -> CommandResult:
     """
     from orchestrator.extensions.history.changes import (
         DETECTIONS,
-        LEAST_NIGHTS,
+        MIN_NIGHTS,
         NIGHTS,
         detections,
     )
@@ -138,7 +138,7 @@ def selftest(settings: Settings) -> CommandResult:
         caption="Steps in this lab's own series, and how they are found",
         columns=DETECTIONS,
         rows=[item for item in detections(nights.latency_us) if item.series],
-        nothing=f"no series has {LEAST_NIGHTS} nights yet: a step can't be told from noise",
+        nothing=f"no series has {MIN_NIGHTS} nights yet: a step can't be told from noise",
         notes=[f"found: reported within {NIGHTS} nights"],
     )
     return shown(table)
@@ -163,24 +163,24 @@ def annotate(
     from orchestrator.extensions.history import changes as history
     from orchestrator.plugins import Workspace
 
-    # An empty word is a variable that a script doesn't have: not nothing.
+    # An empty argument is an unset variable of a script, not a missing argument.
     is_new = selection is not None
     if is_new and (not (selection and night and text) or remove is not None):
         raise UsageError("an expected change is SERIES DATE TEXT", hint="give all three, in quotes")
-    # In a store of another name nobody would find it.
+    # A mistyped store's name must not make a store.
     with Workspace(settings, makes_store=is_new and settings.is_default_store) as workspace:
         if selection is not None:
-            kept, fitting = history.expect(workspace, selection, night, text)
-            told = f"annotation {kept.annotation_id}: {fitting} series fit it now"
-            return CommandResult(text=told, data={**asdict(kept), "series": fitting})
+            annotation, fitting = history.expect(workspace, selection, night, text)
+            message = f"annotation {annotation.annotation_id}: {fitting} series fit it now"
+            return CommandResult(text=message, data={**asdict(annotation), "series": fitting})
         if remove is None:
-            found = list(workspace.store.annotations())
+            rows = list(workspace.store.annotations())
             return shown(
                 Table(
                     name="annotations",
                     caption="Expected changes",
                     columns=_ANNOTATIONS,
-                    rows=found,
+                    rows=rows,
                     nothing="nothing is annotated",
                 )
             )
@@ -228,7 +228,7 @@ def write_site(
 
 @dataclass(frozen=True, kw_only=True)
 class Listening:
-    """Where a command listens, and who may read what it serves there."""
+    """The address to listen on, and who may read there."""
 
     host: Annotated[
         str,
@@ -248,7 +248,7 @@ class Listening:
     ] = False
 
 
-def token_of(settings: Settings, listening: Listening) -> str:
+def read_token(settings: Settings, listening: Listening) -> str:
     """Return the token of the file, the option or the environment, in this order; empty for none.
 
     Raises UsageError when the file can't be read, the token is too short to be one, or there are two.
@@ -265,19 +265,19 @@ def token_of(settings: Settings, listening: Listening) -> str:
     if token == "new":  # noqa: S105 - a word, no secret
         return secrets.token_urlsafe(24)
     has_one = bool(token) or file is not None
-    if has_one and (len(token) < _LEAST_TOKEN or not token.isascii() or not token.isprintable()):
+    if has_one and (len(token) < _MIN_TOKEN or not token.isascii() or not token.isprintable()):
         raise UsageError(
-            f"a token must have {_LEAST_TOKEN} letters or more, and nothing but ASCII",
+            f"a token must have {_MIN_TOKEN} letters or more, and nothing but ASCII",
             hint=_MADE_UP,
         )
     return token
 
 
-def access_of(settings: Settings, listening: Listening) -> Access:
-    """Return who may ask; raises UsageError when there is no token and one is needed."""
+def make_access(settings: Settings, listening: Listening) -> Access:
+    """Return the access rules; raises UsageError when a token is needed and there is none."""
     from orchestrator.extensions.history import web
 
-    token = token_of(settings, listening)
+    token = read_token(settings, listening)
     is_local = web.is_loopback(listening.host)
     if not is_local and not token:
         raise UsageError(
@@ -300,7 +300,7 @@ def access_of(settings: Settings, listening: Listening) -> Access:
     )
 
 
-def address_of(listening: socket.socket) -> str:
+def http_address(listening: socket.socket) -> str:
     """Return ``http://host:port`` of a listening socket."""
     address = listening.getsockname()
     name = f"[{address[0]}]" if ":" in address[0] else address[0]
@@ -327,10 +327,10 @@ def serve(settings: Settings, listening: Listening, since: Since = "") -> Comman
     from orchestrator.extensions.history.metrics import Numbers
     from orchestrator.extensions.history.web import LivePages
 
-    access = access_of(settings, listening)
+    access = make_access(settings, listening)
     with ExitStack() as stack:
         workspace = stack.enter_context(Workspace(settings))
-        # What can't be read is told now, not at the first request.
+        # Report what can't be read now, not at the first request.
         first_night(since, workspace)
         workspace.store.campaigns()
         queue = queue_beside(settings, stack)
@@ -338,21 +338,21 @@ def serve(settings: Settings, listening: Listening, since: Since = "") -> Comman
         pages = LivePages(workspace, farm, since=since)
         numbers = Numbers(workspace, farm, lambda: pages.site().news)
         opened = stack.enter_context(web.listen(listening.host, listening.port))
-        url = f"{address_of(opened)}/"
+        url = f"{http_address(opened)}/"
         if listening.token == "new":  # noqa: S105 - a word, no secret
-            # Nobody else knows one that was made up; what was given stays out of logs.
+            # Only this log has a new token; a given one stays out of logs.
             url += f"?token={access.token}"
 
         def page_at(path: str) -> web.ServedPage | None:
             return numbers.page() if path == "metrics" else pages.page(path)
 
         answers = api.make_api(workspace, queue, pages.site, farm)
-        server = web.server_of(web.make_app(page_at, access=access, api_app=answers))
+        server = web.make_server(web.make_app(page_at, access=access, api_app=answers))
 
         def end(*_: object) -> None:
             server.should_exit = True
 
-        # The server listens to signals once it runs; before, an event loop would be cut off half made.
+        # The server handles signals once it runs; before, they would break its event loop's setup.
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             if signal.getsignal(number) is not signal.SIG_IGN:
                 stack.callback(signal.signal, number, signal.signal(number, end))
@@ -367,76 +367,79 @@ def serve(settings: Settings, listening: Listening, since: Since = "") -> Comman
 _FORMS: Final = ("text", "markdown", "json")
 
 
-def _parts(found: Regressions) -> list[tuple[str, Table[Any]]]:
-    """Return what stands over some rows, and the rows."""
+def _parts(regressions: Regressions) -> list[tuple[str, Table[Any]]]:
+    """Return the parts of the report: a heading and its table each."""
     from orchestrator.extensions.history.changes import CHANGES, OUTPUTS
 
     parts: list[tuple[str, Table[Any]]] = [
         (group.sentence, Table(name="changes", caption="", columns=CHANGES, rows=group.members))
-        for group in found.groups
+        for group in regressions.groups
     ]
-    outputs = Table(name="outputs", caption="", columns=OUTPUTS, rows=found.outputs)
-    return [*parts, ("outputs against the reference", outputs)] if found.outputs else parts
+    outputs = Table(name="outputs", caption="", columns=OUTPUTS, rows=regressions.outputs)
+    return [*parts, ("outputs against the reference", outputs)] if regressions.outputs else parts
 
 
-def _heading(found: Regressions) -> str:
+def _heading(regressions: Regressions) -> str:
     from orchestrator.extensions.history.changepoint import SEGMENT_NIGHTS
     from orchestrator.extensions.history.regressions import SILENT_NIGHTS
 
     recent = "new in the last 14 nights, more where a series lacks nights"
-    asked = f"since {found.since}" if found.since else recent
-    changes, nights = counted(len(found.changes), "change"), counted(found.nights, "night")
-    told = [f"{changes} {asked}, in {found.series} series over {nights}"]
-    least = 2 * SEGMENT_NIGHTS
-    if found.series and found.nights < least:
-        told.append(f"it takes {least} nights to find a change")
-    if worse := sum(item.is_worse for item in found.outputs):
-        told.append(f"the outputs of {worse} turned wrong or drifted")
-    if found.silent:
-        phones = ", ".join(dict.fromkeys(item.case.serial for item in found.silent))
-        lacking = f"have no figure in the newest {SILENT_NIGHTS} nights"
-        told.append(f"{len(found.silent)} series ({phones}) {lacking}")
-    if found.other_figures:
-        told.append(
-            f"{found.other_figures} series changed between means and medians, nights before that"
-            " aren't compared"
+    period = f"since {regressions.since}" if regressions.since else recent
+    changes, nights = (
+        counted(len(regressions.changes), "change"),
+        counted(regressions.nights, "night"),
+    )
+    sentences = [f"{changes} {period}, in {regressions.series} series over {nights}"]
+    minimum = 2 * SEGMENT_NIGHTS
+    if regressions.series and regressions.nights < minimum:
+        sentences.append(f"it takes {minimum} nights to find a change")
+    if worse := sum(item.is_worse for item in regressions.outputs):
+        sentences.append(f"the outputs of {worse} turned wrong or drifted")
+    if regressions.silent:
+        phones = ", ".join(dict.fromkeys(item.case.serial for item in regressions.silent))
+        problem = f"have no figure in the newest {SILENT_NIGHTS} nights"
+        sentences.append(f"{len(regressions.silent)} series ({phones}) {problem}")
+    if regressions.other_figures:
+        sentences.append(
+            f"{regressions.other_figures} series changed between means and medians, nights before"
+            " that aren't compared"
         )
-    return "; ".join(told)
+    return "; ".join(sentences)
 
 
-def _rendered(done: history.Changes, form: str) -> str:
+def _rendered(checked: history.Changes, form: str) -> str:
     """Return the changes found as ``text``, ``markdown`` or ``json``."""
     from orchestrator.tables.renderers import as_markdown
 
-    found = done.found
+    regressions = checked.regressions
     if form == "json":
-        return to_json(_data(found))
+        return to_json(_data(regressions))
     is_markdown = form == "markdown"
 
-    def told(text: str, mark: str) -> list[str]:
+    def paragraph(text: str, mark: str) -> list[str]:
         if is_markdown:
             return [f"{mark}{markdown_text(one_line(text))}"]
         return wrap(one_line(text), following="    ")
 
-    lines = told(_heading(found), "## ")
-    for heading, table in _parts(found):
-        lines += ["", *told(heading, "### ")]
+    lines = paragraph(_heading(regressions), "## ")
+    for heading, table in _parts(regressions):
+        lines += ["", *paragraph(heading, "### ")]
         if is_markdown:
             lines += ["", as_markdown(table).rstrip()]
             continue
-        first, *others = table.of(Form.TEXT)
+        first, *columns = table.of(Form.TEXT)
         for row in table.listed:
-            cells = [(column.head, column.cells([row])[0]) for column in others]
+            cells = [(column.head, column.cells([row])[0]) for column in columns]
             words = [first.cells([row])[0], *(f"{head} {cell}" for head, cell in cells if cell)]
             lines += wrap(f"  {one_line(', '.join(words))}", following="    ")
-    if done.nothing:
-        nothing = one_line(done.nothing)
+    if checked.nothing:
+        nothing = one_line(checked.nothing)
         lines += ["", markdown_text(nothing) if is_markdown else nothing]
     return "\n".join(lines)
 
 
-def _data(found: Regressions) -> dict[str, object]:
-    def told(item: SeriesChange) -> dict[str, object]:
+def _data(regressions: Regressions) -> dict[str, object]:
+    def change_data(item: SeriesChange) -> dict[str, object]:
         series = item.series
         return {
             "series_key": series.key,
@@ -448,18 +451,20 @@ def _data(found: Regressions) -> dict[str, object]:
         }
 
     return {
-        "since": found.since,
-        "nights": found.nights,
-        "series": found.series,
+        "since": regressions.since,
+        "nights": regressions.nights,
+        "series": regressions.series,
         "groups": [
             {
                 "sentence": group.sentence,
                 "series": group.series,
-                "changes": [told(item) for item in group.members],
+                "changes": [change_data(item) for item in group.members],
             }
-            for group in found.groups
+            for group in regressions.groups
         ],
-        "outputs": [{**told(item), "is_worse": item.is_worse} for item in found.outputs],
-        "silent": [item.key for item in found.silent],
-        "other_figures": found.other_figures,
+        "outputs": [
+            {**change_data(item), "is_worse": item.is_worse} for item in regressions.outputs
+        ],
+        "silent": [item.key for item in regressions.silent],
+        "other_figures": regressions.other_figures,
     }

@@ -1,4 +1,4 @@
-"""What a farm does now: its phones, hosts and jobs, how far tonight is. One record, read once from
+"""The current state of a farm: phones, hosts, jobs, tonight's progress. One record, read once from
 the database, and its tables for pages and terminals.
 """
 
@@ -38,9 +38,9 @@ from orchestrator.tables.table import LINES, PAGE, Column, Kind, Table
 if TYPE_CHECKING:
     from orchestrator.store.opening import Store
 
-#: Seconds for which what was read stays at the least.
-_LEAST_AGE_S: Final = 2.0
-#: Runs are counted, and heat and battery are those, of campaigns begun within these hours.
+#: Minimum time for which a cached value is used, seconds.
+_MIN_AGE_S: Final = 2.0
+#: Runs, heat and battery are those of campaigns that began within these hours.
 HOURS: Final = 24
 _STANDINGS: Final = {
     Standing.WORKING: "measuring",
@@ -62,10 +62,10 @@ ORDER: Final = (
     "free",
     "idle",
 )
-#: Of a phone that several hosts have, the state that counts: what one host can't do another may.
+#: The order in which the states of a phone at several hosts count: another host may use it.
 _COUNTS: Final = ("clash", "measuring", "free", "paused", "quarantined", "unusable", "silent")
 _JOB_ORDER: Final = ("runs", "waits", "failed", "done", "cancelled")
-#: The colours of states; the normal isn't marked.
+#: The colours of states; normal states have none.
 TONES: Final[Mapping[str, str]] = {
     **dict.fromkeys(
         ("abandoned", "clash", "quarantined", "unusable", "silent", "failed"), "v-error"
@@ -77,29 +77,27 @@ _R = TypeVar("_R")
 _T = TypeVar("_T")
 
 
-class Kept(Generic[_T]):
-    """What was read a moment ago; read again once that is old. May be used by several threads."""
+class Cached(Generic[_T]):
+    """A cached value that is read again once it is old. May be used by several threads."""
 
     def __init__(self, read: Callable[[_T | None], _T], *, age_factor: float = 0.0) -> None:
-        """``read`` is given what it returned the last time; that stays ``age_factor`` times as long
-        as reading it took.
+        """``read`` gets the previous value. A value is used for ``age_factor`` times the time that
+        reading it took, at least _MIN_AGE_S.
         """
         self._read, self._age_factor = read, age_factor
         self._lock = threading.Lock()
-        self._known: _T | None = None
+        self._value: _T | None = None
         self._fresh_until_s = 0.0
 
     def now(self, *, is_fresh: bool = False) -> _T:
-        """Return it; ``is_fresh``: read it in any case."""
+        """Return the value; ``is_fresh``: read it in any case."""
         with self._lock:
             begin_s = time.monotonic()
-            if self._known is None or is_fresh or begin_s >= self._fresh_until_s:
-                self._known = self._read(self._known)
+            if self._value is None or is_fresh or begin_s >= self._fresh_until_s:
+                self._value = self._read(self._value)
                 end_s = time.monotonic()
-                self._fresh_until_s = end_s + max(
-                    _LEAST_AGE_S, self._age_factor * (end_s - begin_s)
-                )
-            return self._known
+                self._fresh_until_s = end_s + max(_MIN_AGE_S, self._age_factor * (end_s - begin_s))
+            return self._value
 
 
 class FarmNow:
@@ -112,17 +110,17 @@ class FarmNow:
         self._workspace = workspace
         self._queue = queue
         self._can_be_steered = can_be_steered
-        self._kept = Kept(self._read_again)
+        self._cached = Cached(self._refreshed)
 
     def read(self, *, is_fresh: bool = False) -> FarmAnswer:
-        """Return the farm as it is; what can't be read stays as it was, with the reason in
+        """Return the farm as it is; if it can't be read, the previous state with the reason in
         ``fault``.
 
-        ``is_fresh``: read it now, after something was changed.
+        ``is_fresh``: read it now, after a change.
         """
-        return self._kept.now(is_fresh=is_fresh)
+        return self._cached.now(is_fresh=is_fresh)
 
-    def _read_again(self, before: FarmAnswer | None) -> FarmAnswer:
+    def _refreshed(self, before: FarmAnswer | None) -> FarmAnswer:
         try:
             farm = read_farm(self._workspace, self._queue)
         except BenchfarmError as error:
@@ -137,7 +135,7 @@ class FarmNow:
 
 
 def read_farm(workspace: Workspace, queue: QueueView | None, submission: str = "") -> FarmAnswer:
-    """Return the farm as it is now; its jobs are those of a submission where one is named.
+    """Return the farm as it is now; its jobs are those of ``submission`` unless that is empty.
 
     ``queue`` None: the phones are those of this computer. Raises StoreError.
     """
@@ -150,9 +148,9 @@ def read_farm(workspace: Workspace, queue: QueueView | None, submission: str = "
     jobs = queue.jobs() if queue is not None else []
     running = {str(job["serial"]): job for job in jobs if job["status"] == "runs"}
     working = _working(workspace, running, opened, progress, newest)
-    known = {str(serial): facts for serial, facts in store.devices().items()}
-    rows = _announced(queue) if queue is not None else _of_this_computer(workspace, newest)
-    # What measures here may be announced by nobody.
+    stored_facts = {str(serial): facts for serial, facts in store.devices().items()}
+    rows = _announced(queue) if queue is not None else _local_phones(workspace, newest)
+    # A phone that measures here may not be announced by any host.
     state = "measuring" if queue is not None else "idle"
     rows |= {
         serial: {"serial": serial, "state": state, "reason": ""} for serial in working.keys() - rows
@@ -168,7 +166,7 @@ def read_farm(workspace: Workspace, queue: QueueView | None, submission: str = "
             seen_at=row.get("seen_at"),
             submission=job["submission"] if job is not None else "",
         )
-        if (facts := known.get(serial) or _facts_of(row)) is not None:
+        if (facts := stored_facts.get(serial) or _announced_facts(row)) is not None:
             phone = replace(phone, name=facts.kind_title, is_virtual=facts.is_virtual)
         phone = _with_run(phone, newest[serial]) if serial in newest else phone
         phone = _with_work(phone, *working[serial], now) if serial in working else phone
@@ -185,9 +183,9 @@ def read_farm(workspace: Workspace, queue: QueueView | None, submission: str = "
         return farm
     free = {item.serial for item in devices if item.state == "free"}
     waiting = [job["again_at"] for job in jobs if job["again_at"] and job["serial"] in free]
-    # By the clock that those are of: this computer's may be wrong.
+    # By the database's clock, which set those times: this computer's may be wrong.
     lag_s = (queue.now() - min(waiting)) / timedelta(seconds=1) if waiting else 0.0
-    listed = queue.jobs(submission) if submission else _of_now(jobs)
+    listed = queue.jobs(submission) if submission else _current_jobs(jobs)
     return replace(
         farm,
         hosts=tuple(answer_of(HostAnswer, row) for row in queue.hosts()),
@@ -197,9 +195,9 @@ def read_farm(workspace: Workspace, queue: QueueView | None, submission: str = "
     )
 
 
-def _of_now(jobs: Sequence[_Row]) -> list[_Row]:
-    """Return the jobs that are open, and those that failed of each plan's newest submission."""
-    # A submission is as new as its first job: a phone that comes later gives an old one a new job.
+def _current_jobs(jobs: Sequence[_Row]) -> list[_Row]:
+    """Return the open jobs, and the failed ones of each plan's newest submission."""
+    # A submission's age is its first job's: an old one gets a new job for a new phone.
     firsts = {job["submission"]: job for job in reversed(jobs)}
     newest = {
         job["plan_name"]: job["submission"]
@@ -224,8 +222,8 @@ def _working(
     progress: Mapping[CampaignId, Progress],
     newest: Mapping[str, RunRecord],
 ) -> dict[str, tuple[str, PhoneStatus]]:
-    """Return what the phones of running campaigns do, with the campaign's id."""
-    found: dict[str, tuple[str, PhoneStatus]] = {
+    """Return the campaign id and the status of each phone of a running campaign."""
+    work: dict[str, tuple[str, PhoneStatus]] = {
         phone.serial: (campaign_id, phone)
         for campaign_id, status in running_here(
             workspace.status_folder, workspace.campaigns
@@ -235,50 +233,50 @@ def _working(
     }
     for serial, job in jobs.items():
         campaign = opened.get(CampaignId(job["campaign_id"]))
-        if campaign is not None and serial not in found:
+        if campaign is not None and serial not in work:
             runs = progress.get(campaign.campaign_id, Progress())[:2]
             status = phone_elsewhere(serial, campaign, runs, newest.get(serial))
-            found[serial] = campaign.campaign_id, status
-    return found
+            work[serial] = campaign.campaign_id, status
+    return work
 
 
 def _announced(queue: QueueView) -> dict[str, _Row]:
-    """Return the phones of the farm's hosts, each once, and those that are at no host now."""
-    found: dict[str, _Row] = {}
+    """Return the phones of the farm's hosts, each once, and those that are offline."""
+    phones: dict[str, _Row] = {}
     for row in queue.phones():
-        before = found.get(row["serial"], row)
-        found[row["serial"]] = min(before, row, key=lambda item: _COUNTS.index(item["state"]))
+        before = phones.get(row["serial"], row)
+        phones[row["serial"]] = min(before, row, key=lambda item: _COUNTS.index(item["state"]))
     for row in queue.away():
-        found[row["serial"]] = {**row, "host": "", "state": "away", "reason": away_since(row)}
-    return found
+        phones[row["serial"]] = {**row, "host": "", "state": "away", "reason": away_since(row)}
+    return phones
 
 
 def away_since(row: _Row) -> str:
-    """Return since when a phone is away, and where it was last."""
+    """Return the time since which a phone is away, and its last host, as a text."""
     since = f"{row['seen_at'].astimezone(UTC):%Y-%m-%d %H:%M} UTC"
     return f"since {since}, seen last at {row['host']}"
 
 
-def _of_this_computer(workspace: Workspace, serials: Iterable[str]) -> dict[str, _Row]:
-    """Return the phones that measured of late or are kept out."""
-    found: dict[str, _Row] = {
+def _local_phones(workspace: Workspace, serials: Iterable[str]) -> dict[str, _Row]:
+    """Return this computer's phones: those that measured lately and those in quarantine."""
+    phones: dict[str, _Row] = {
         serial: {"serial": serial, "state": "idle", "reason": ""} for serial in serials
     }
     for serial in workspace.quarantine.serials():
         reason = workspace.quarantine.reason(serial)
-        found[serial] = {"serial": serial, "state": "quarantined", "reason": reason}
-    return found
+        phones[serial] = {"serial": serial, "state": "quarantined", "reason": reason}
+    return phones
 
 
-def _facts_of(row: _Row) -> DeviceFacts | None:
-    """Return what a host says of its phone; what a newer benchfarm says may not be read."""
+def _announced_facts(row: _Row) -> DeviceFacts | None:
+    """Return the facts that a host announced of its phone; None for those of a newer benchfarm."""
     with suppress(KeyError, ValueError):
         return adapter_of(DeviceFacts).validate_json(row["facts"], strict=True)
     return None
 
 
 def _with_run(phone: DeviceAnswer, run: RunRecord) -> DeviceAnswer:
-    """Return a phone with what its newest run says of it."""
+    """Return a phone with the state of its newest run."""
     last = Invocation(case=run.case, run_pass=run.run_pass, number=run.invocation)
     phone = replace(phone, doing=f"last: {doing_of(last)}", is_virtual=run.is_virtual)
     if (state := run.state_after or run.state_before) is None:
@@ -294,10 +292,10 @@ def _with_run(phone: DeviceAnswer, run: RunRecord) -> DeviceAnswer:
 def _with_work(
     phone: DeviceAnswer, campaign_id: str, status: PhoneStatus, now: datetime
 ) -> DeviceAnswer:
-    """Return a phone with what it does for a running campaign."""
+    """Return a phone with its status in a running campaign."""
     is_away = status.standing in {Standing.AWAY, Standing.ABANDONED}
     if phone.state in {"clash", "quarantined", "unusable"}:
-        # What is wrong with it isn't less so while it measures.
+        # A fault of the phone stays one while it measures.
         state, reason = phone.state, phone.reason
     else:
         state, reason = _STANDINGS[status.standing], status.doing if is_away else ""
@@ -321,24 +319,24 @@ def tonight(
     progress: Mapping[CampaignId, Progress],
     ends: Sequence[datetime | None],
 ) -> NightAnswer:
-    """Return how far the night is; ``opened`` are the campaigns that are open, with their progress;
-    ``ends`` when each phone is done.
+    """Return the progress of the night. ``opened`` are the open campaigns, ``ends`` the times at
+    which phones are done.
     """
     night = night_of(now, store.zone)
     begin = first_moment(night, store.zone)
     counts = [item for item in store.activity(begin).runs if item.outcome is not Outcome.UNFIT]
-    left = 0
+    remaining = 0
     for campaign in opened:
         if campaign.created_at >= begin:
             stored, planned, _ = progress.get(campaign.campaign_id, Progress())
-            left += max(0, planned - stored)
-    known = [end for end in ends if end is not None]
+            remaining += max(0, planned - stored)
+    known_ends = [end for end in ends if end is not None]
     return NightAnswer(
         night=night,
         with_result=sum(item.count for item in counts if item.outcome is Outcome.COMPLETED),
         without_result=sum(item.count for item in counts if item.is_without_result),
-        left=left,
-        done_at=max(known) if known and len(known) == len(ends) else None,
+        left=remaining,
+        done_at=max(known_ends) if known_ends and len(known_ends) == len(ends) else None,
     )
 
 
@@ -348,12 +346,12 @@ def job_answer(row: _Row) -> JobAnswer:
 
 
 def state_counts(states: Iterable[str]) -> str:
-    """Return how many there are of each: ``3 free, 1 away``."""
+    """Return the counts of states as a text: ``3 free, 1 away``."""
     return ", ".join(f"{count} {state}" for state, count in Counter(states).items())
 
 
 def phones_table(farm: FarmAnswer, now: datetime) -> Table[DeviceAnswer]:
-    """Return the farm's phones, those that want somebody's attention first."""
+    """Return the farm's phones, those that need attention first."""
 
     def done_in(item: DeviceAnswer) -> str:
         if item.done_at is None:
@@ -402,7 +400,7 @@ def phones_table(farm: FarmAnswer, now: datetime) -> Table[DeviceAnswer]:
 def _figure(
     name: str, head: str, value: Callable[[DeviceAnswer], float | None]
 ) -> Column[DeviceAnswer]:
-    """Return the column of a figure that many phones haven't: it is empty there."""
+    """Return the column of a figure; phones without it have an empty cell."""
     return Column(
         name,
         head,
@@ -415,7 +413,7 @@ def _figure(
 
 
 def jobs_table(rows: Sequence[JobAnswer], now: datetime) -> Table[JobAnswer]:
-    """Return jobs of one submission (page) or of several (lines)."""
+    """Return the table of jobs, of one submission (page) or of several (lines)."""
 
     def status(job: JobAnswer) -> str:
         is_later = job.again_at is not None and job.again_at > now
@@ -446,17 +444,17 @@ def hosts_table(farm: FarmAnswer) -> Table[HostAnswer]:
     return Table(name="hosts", caption="Hosts", columns=columns, rows=farm.hosts, nothing=nothing)
 
 
-def _actions(farm: FarmAnswer, made: Callable[[_R], str]) -> list[Column[_R]]:
-    """Return the column of buttons, none where the server has no token."""
-    column = Column("actions", "actions", made, Kind.MARKUP, forms=PAGE)
+def _actions(farm: FarmAnswer, buttons: Callable[[_R], str]) -> list[Column[_R]]:
+    """Return the column of buttons; no column without a token."""
+    column = Column("actions", "actions", buttons, Kind.MARKUP, forms=PAGE)
     return [column] if farm.can_be_steered else []
 
 
-def pause_button(farm: FarmAnswer, scope: str, what: str) -> str:
+def pause_button(farm: FarmAnswer, scope: str, label: str) -> str:
     """Return the button that pauses a part of the farm, or resumes it."""
     if scope in farm.pauses:
-        return _act(f"Resume {what}", f"DELETE /pauses?scope={quote(scope, safe='')}")
-    return _act(f"Pause {what}", "POST /pauses", body=json.dumps({"scope": scope}))
+        return _act(f"Resume {label}", f"DELETE /pauses?scope={quote(scope, safe='')}")
+    return _act(f"Pause {label}", "POST /pauses", body=json.dumps({"scope": scope}))
 
 
 def cancel_button(submission: str) -> str:
@@ -469,5 +467,5 @@ def cancel_button(submission: str) -> str:
 
 
 def _act(label: str, request: str, *, asks: str = "", body: str = "") -> str:
-    """Return a button that sends a request of the API once its question is answered by yes."""
+    """Return a button that sends a request to the API once its question is confirmed."""
     return mark("act", label, request, asks, body)

@@ -14,17 +14,17 @@ from prometheus_client.registry import Collector
 from orchestrator import __version__
 from orchestrator.errors import BenchfarmError, StoreError
 from orchestrator.extensions.history.farm_now import HOURS, ORDER, FarmNow
-from orchestrator.extensions.history.regressions import FoundChange
+from orchestrator.extensions.history.regressions import LatencyChange
 from orchestrator.extensions.history.web import ServedPage
 from orchestrator.plugins import Workspace
 
-_LATE: Final = f"of campaigns begun in the last {HOURS} hours"
-_OF_RUN: Final = f"of a phone after the last invocation {_LATE}."
+_RECENT: Final = f"of campaigns begun in the last {HOURS} hours"
+_OF_RUN: Final = f"of a phone after the last invocation {_RECENT}."
 
 
 class Numbers(Collector):
-    """Reads everything again each time that it is asked; what can't be read is reported as such,
-    and the rest stays.
+    """Reads all sources on each request. A source that can't be read is reported as such; the
+    others are still shown.
 
     May be used by several threads.
     """
@@ -33,7 +33,7 @@ class Numbers(Collector):
         self,
         workspace: Workspace,
         farm: FarmNow,
-        changes: Callable[[], Sequence[FoundChange]],
+        changes: Callable[[], Sequence[LatencyChange]],
     ) -> None:
         """``changes`` gives those of the last nights."""
         self._workspace = workspace
@@ -47,7 +47,11 @@ class Numbers(Collector):
     def collect(self) -> Iterator[Metric]:
         """Yield all numbers."""
         yield _gauge("benchfarm_info", "Version.", ["version"], {__version__: 1})
-        sources = {"store": self._of_store, "history": self._of_history, "farm": self._of_farm}
+        sources = {
+            "store": self._store_metrics,
+            "history": self._history_metrics,
+            "farm": self._farm_metrics,
+        }
         up = {}
         for name, read in sources.items():
             try:
@@ -57,7 +61,7 @@ class Numbers(Collector):
                 up[name] = 0
         yield _gauge("benchfarm_up", "1 when a source could be read.", ["source"], up)
 
-    def _of_store(self) -> Iterator[Metric]:
+    def _store_metrics(self) -> Iterator[Metric]:
         workspace = self._workspace
         now = workspace.clock.now()
         activity = workspace.store.activity(now - timedelta(hours=HOURS))
@@ -74,9 +78,9 @@ class Numbers(Collector):
             runs[item.outcome, phones] += item.count
             if item.is_without_result:
                 failures[item.reason_code, item.outcome, phones] += item.count
-        about, labels = f"Invocations {_LATE}, by how they ended.", ["outcome", "phones"]
+        about, labels = f"Invocations {_RECENT}, by how they ended.", ["outcome", "phones"]
         yield _gauge("benchfarm_recent_invocations", about, labels, dict(sorted(runs.items())))
-        about = f"Invocations without a result {_LATE}, by reason."
+        about = f"Invocations without a result {_RECENT}, by reason."
         yield _gauge(
             "benchfarm_recent_failures", about, ["code", *labels], dict(sorted(failures.items()))
         )
@@ -85,7 +89,7 @@ class Numbers(Collector):
             for run in activity.newest
             if (state := run.state_after or run.state_before) is not None
         }
-        # A phone may have a zone of that name too.
+        # A phone may have a thermal zone named "battery", too.
         heat = {
             (serial, zone): value
             for serial, state in states.items()
@@ -97,7 +101,7 @@ class Numbers(Collector):
         battery = {serial: state.battery_percent for serial, state in states.items()}
         yield _gauge("benchfarm_phone_battery_percent", f"Charge {_OF_RUN}", ["serial"], battery)
 
-    def _of_history(self) -> Iterator[Metric]:
+    def _history_metrics(self) -> Iterator[Metric]:
         changed = {
             (change.series.key, "slower" if change.ratio > 1 else "faster", change.state)
             for change in self._changes()
@@ -111,8 +115,8 @@ class Numbers(Collector):
         )
         yield _gauge("benchfarm_changed_series", about, ["direction", "state"], {**none, **counts})
 
-    def _of_farm(self) -> Iterator[Metric]:
-        """Give what the farm's page shows; raises StoreError when not all of it could be read."""
+    def _farm_metrics(self) -> Iterator[Metric]:
+        """Yield the numbers of the farm's page; raises StoreError when a part couldn't be read."""
         farm = self._farm.read()
         if farm.fault:
             raise StoreError(farm.fault)
@@ -133,7 +137,7 @@ class Numbers(Collector):
         yield _gauge(
             "benchfarm_host_silent_seconds", "Since a host was last heard.", ["host"], silent
         )
-        seen = {
+        seen_at = {
             item.serial: item.seen_at.timestamp()
             for item in farm.devices
             if item.seen_at is not None
@@ -141,7 +145,7 @@ class Numbers(Collector):
         about = (
             "When a phone that is away was announced last; time() minus it is how long it is away."
         )
-        yield _gauge("benchfarm_phone_seen_timestamp_seconds", about, ["serial"], seen)
+        yield _gauge("benchfarm_phone_seen_timestamp_seconds", about, ["serial"], seen_at)
         if farm.has_queue:
             jobs = Counter((job.status, str(job.priority)) for job in farm.jobs)
             about = "Open and lately failed jobs of the farm."
@@ -153,7 +157,7 @@ class Numbers(Collector):
 def _gauge(
     name: str, about: str, labels: Sequence[str], values: Mapping[Any, float | None]
 ) -> Metric:
-    """Return a number for each value of its labels (one of one label by itself); None is left out."""
+    """Return a gauge: a number per value of its labels (a text for one label), None left out."""
     family = GaugeMetricFamily(name, about, labels=labels)
     for key, value in values.items():
         if value is not None:

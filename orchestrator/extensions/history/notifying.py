@@ -1,4 +1,4 @@
-"""A message to a webhook: a chat's, a ticket system's, one's own."""
+"""Messages to a webhook: of a chat, a ticket system, or a program of the user."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from orchestrator.plugins import Message, Notifier, Receiver, Settings, load, pl
 
 _TRIES: Final = 3
 _PAUSE_S: Final = 2.0
-#: How long a connection or an answer is waited for.
+#: Timeout for a connection and for an answer, seconds.
 _ANSWER_S: Final = 10.0
 
 
@@ -25,7 +25,7 @@ def send(
     answer_s: float = _ANSWER_S,
     pause_s: float = _PAUSE_S,
 ) -> str:
-    """Send a message in up to three tries; return why it wasn't delivered, empty when it was.
+    """Send a message in up to three tries; return the error, or empty when it was delivered.
 
     Each try waits up to ``answer_s`` for an answer; the pause before it grows by ``pause_s``.
     """
@@ -38,7 +38,7 @@ def send(
 
 
 def secret_in(file: Path, option: str) -> str:
-    """Return the word that a file holds; raises UsageError."""
+    """Return a file's text without surrounding white space; raises UsageError."""
     try:
         return file.read_text("utf-8").strip()
     except (OSError, ValueError) as error:
@@ -46,17 +46,17 @@ def secret_in(file: Path, option: str) -> str:
         raise UsageError(f"{option} {file}: {reason}") from error
 
 
-def receiver_of(text: str, settings: Settings) -> Receiver:
-    """Return where the messages of ``--notify`` go; raises UsageError.
+def find_receiver(text: str, settings: Settings) -> Receiver:
+    """Return the receiver of ``--notify``'s messages; raises UsageError.
 
-    ``text`` is an address, or ``@FILE`` with one in it; its scheme says which notifier's it is.
+    ``text`` is an address, or ``@FILE`` with one in it; its scheme selects the notifier.
     """
     address = secret_in(Path(text[1:]), "--notify") if text.startswith("@") else text
-    scheme, known = address.partition(":")[0].lower(), plugins("notifiers")
+    scheme, notifiers = address.partition(":")[0].lower(), plugins("notifiers")
     try:
-        if scheme not in known:
-            raise ValueError(f"it is no address of {', '.join(known)}")
-        return load(known[scheme], Notifier).receiver(address, settings)
+        if scheme not in notifiers:
+            raise ValueError(f"it is no address of {', '.join(notifiers)}")
+        return load(notifiers[scheme], Notifier).receiver(address, settings)
     except ValueError as error:
         # Without the address, which is a secret.
         hint = "https://..., or @FILE with such an address in that file"
@@ -79,7 +79,7 @@ def _post(address: str, message: Message, answer_s: float) -> tuple[str, bool]:
 
     body = json.dumps({"text": message.text, "report": message.content}, allow_nan=False)
     try:
-        # A webhook that has moved is a fault: what was meant for one address goes to no other.
+        # No redirects: a message for one address must not go to another.
         answer = requests.post(
             address,
             data=body.encode(),

@@ -26,7 +26,7 @@ from orchestrator.extensions.history.farm_now import (
     phones_table,
     state_counts,
 )
-from orchestrator.extensions.history.regressions import SILENT_NIGHTS, ChangeGroup, FoundChange
+from orchestrator.extensions.history.regressions import SILENT_NIGHTS, ChangeGroup, LatencyChange
 from orchestrator.extensions.history.site import (
     Site,
     SiteSeries,
@@ -56,24 +56,24 @@ from orchestrator.units import US_PER_MS, format_change
 
 #: Rows of the overview for browsers without scripts.
 _PLAIN_ROWS: Final = 200
-_MOST_GROUPS: Final = 12
-_MOST_MEMBERS: Final = 20
-#: Jobs that the farm's page lists, at most; of more than so few its submissions are folded.
-_MOST_JOBS: Final = 100
-_MOST_OPEN: Final = 12
-#: A line is broken where so many nights are without a figure.
+_MAX_GROUPS: Final = 12
+_MAX_MEMBERS: Final = 20
+#: Jobs that the farm's page lists, at most; with more than _MAX_OPEN, submissions are folded.
+_MAX_JOBS: Final = 100
+_MAX_OPEN: Final = 12
+#: A line is broken where this many nights have no figure.
 _GAP: Final = 8
 
 
 @frozen
 class WrittenSite:
-    """What the folder of a site holds now."""
+    """The contents of a site's folder."""
 
     path: Path
     series: int
     nights: int
     reports: int
-    #: Pages that were written, were as they should be, and were of no use any more.
+    #: Pages that were new or changed, were up to date, and were obsolete.
     written: int
     unchanged: int
     removed: int
@@ -81,8 +81,8 @@ class WrittenSite:
 
 @cache
 def shared_files() -> Mapping[str, str]:
-    """Return the style sheet and the script by their paths: the report's, and what only these pages
-    have. Their names have their content's hash.
+    """Return the style sheet and the script by their paths: those of the report and of these pages.
+    Their names contain their hash.
     """
     folder = data_folder("reports") / "templates"
     files = {}
@@ -97,7 +97,7 @@ def shared_files() -> Mapping[str, str]:
 
 
 def overview_page(site: Site) -> str:
-    """Return the overview: what changed, and all series, worst first."""
+    """Return the overview: the changes, and all series, worst first."""
     table = _series_table(site)
     return _page(
         "site_overview.html.j2",
@@ -105,11 +105,11 @@ def overview_page(site: Site) -> str:
         here="overview",
         root="",
         silent=sum(row.silent_nights >= SILENT_NIGHTS for row in site.series),
-        faulty=site.faulty_outputs[:_MOST_GROUPS],
-        more_faulty=max(0, len(site.faulty_outputs) - _MOST_GROUPS),
-        groups=[_group(item) for item in site.groups[:_MOST_GROUPS]],
-        more_groups=max(0, len(site.groups) - _MOST_GROUPS),
-        most_members=_MOST_MEMBERS,
+        faulty=site.faulty_outputs[:_MAX_GROUPS],
+        more_faulty=max(0, len(site.faulty_outputs) - _MAX_GROUPS),
+        groups=[_group(item) for item in site.groups[:_MAX_GROUPS]],
+        more_groups=max(0, len(site.groups) - _MAX_GROUPS),
+        most_members=_MAX_MEMBERS,
         plain=replace(table, rows=table.listed[:_PLAIN_ROWS]),
         fold=pack(page_data(table)),
         is_virtual=site.has_virtual,
@@ -118,7 +118,7 @@ def overview_page(site: Site) -> str:
 
 
 def _group(group: ChangeGroup) -> dict[str, object]:
-    """Return what the overview shows of changes that happened together."""
+    """Return a group of changes for the overview's template."""
     members = group.members
     notes = [item.expected for item in members]
     states = Counter(item.state for item in members)
@@ -129,9 +129,9 @@ def _group(group: ChangeGroup) -> dict[str, object]:
             for item in members
         ],
         "status": ", ".join(f"{count} {state}" for state, count in states.items()),
-        # Of a group of which a part isn't expected, nobody expected the whole.
+        # A group is expected when all its changes are.
         "expected": ", ".join(dict.fromkeys(notes)) if all(notes) else "",
-        # A series' own name says it.
+        # A single series' label says so itself.
         "is_virtual": len(members) > 1 and any(item.series.is_virtual for item in members),
     }
 
@@ -161,9 +161,9 @@ def campaigns_page(site: Site) -> str:
 def farm_page(
     farm: FarmAnswer, changes: Sequence[ChangeAnswer], now: datetime, *, is_part: bool
 ) -> str:
-    """Return the live page of the farm, or the part of it that its script asks for again."""
+    """Return the live page of the farm, or the part of it that its script polls."""
     jobs: dict[str, list[JobAnswer]] = {}
-    for job in farm.jobs[:_MOST_JOBS]:
+    for job in farm.jobs[:_MAX_JOBS]:
         jobs.setdefault(job.submission, []).append(job)
     states = Counter(item.state for item in farm.devices)
     return template("site_farm_now.html.j2" if is_part else "site_farm.html.j2").render(
@@ -174,21 +174,21 @@ def farm_page(
         is_virtual=False,
         more=_more(),
         changes=changes,
-        most_changes=_MOST_GROUPS,
+        most_changes=_MAX_GROUPS,
         farm=farm,
         states=[(state, count, TONES.get(state) == "v-error") for state, count in states.items()],
         phones=phones_table(farm, now),
         submissions=[
             (
                 name,
-                state_counts(job.status for job in own),
-                jobs_table(own, now),
+                state_counts(job.status for job in submission_jobs),
+                jobs_table(submission_jobs, now),
                 cancel_button(name),
             )
-            for name, own in jobs.items()
+            for name, submission_jobs in jobs.items()
         ],
-        more_jobs=len(farm.jobs[_MOST_JOBS:]),
-        is_open=len(farm.jobs) <= _MOST_OPEN,
+        more_jobs=len(farm.jobs[_MAX_JOBS:]),
+        is_open=len(farm.jobs) <= _MAX_OPEN,
         hosts=hosts_table(farm),
         pause_all=pause_button(farm, "farm", "the whole farm") if farm.has_queue else "",
     )
@@ -196,7 +196,7 @@ def farm_page(
 
 def series_page(site: Site, row: SiteSeries) -> str:
     """Return the page of one series."""
-    nights = site.nights_of(row)
+    nights = site.night_figures(row)
     return _page(
         "site_series.html.j2",
         site,
@@ -222,8 +222,8 @@ def series_page(site: Site, row: SiteSeries) -> str:
 
 
 def _chart(row: SiteSeries, nights: Sequence[NightFigure]) -> Html:
-    """Return a series' nights as a line of points with intervals, where the calendar has them, and
-    what changed and happened beside it.
+    """Return a series' nights as a line of points with intervals by date, and its changes and
+    events as marks.
     """
     points, ends = [], []
     for night in nights:
@@ -231,10 +231,10 @@ def _chart(row: SiteSeries, nights: Sequence[NightFigure]) -> Html:
         figure = night.median_us / US_PER_MS
         ends += [figure, low or figure, high or figure]
         interval = "" if low is None else f" ({low:.4g} to {high:.4g})"
-        told = f"{night.night}: {figure:.4g} ms{interval}, {_quality(row, night)}"
-        look = "" if night.is_clean else "suspect"
+        text = f"{night.night}: {figure:.4g} ms{interval}, {_quality(row, night)}"
+        style = "" if night.is_clean else "suspect"
         points.append(
-            Point(x=night.night.toordinal(), y=figure, low=low, high=high, told=told, look=look)
+            Point(x=night.night.toordinal(), y=figure, low=low, high=high, told=text, look=style)
         )
     first, last = nights[0].night, nights[-1].night
     marks = [
@@ -244,22 +244,22 @@ def _chart(row: SiteSeries, nights: Sequence[NightFigure]) -> Html:
     ]
     for change in row.changes:
         ratio = format_change(change.ratio)
-        told = f"{ratio} on {change.night}, {change.state}"
-        look = "change" if change.counts else "change expected"
-        marks.append(Mark(x=change.night.toordinal(), told=told, label=ratio, look=look))
-    named = dict.fromkeys((first, nights[len(nights) // 2].night, last))
+        text = f"{ratio} on {change.night}, {change.state}"
+        style = "change" if change.counts else "change expected"
+        marks.append(Mark(x=change.night.toordinal(), told=text, label=ratio, look=style))
+    labelled = dict.fromkeys((first, nights[len(nights) // 2].night, last))
     return lines(
         [Line(points=points, look="virtual" if row.is_virtual else "nights")],
         f"Latency in ms of {len(nights)} nights, {first} to {last}; the table below has all",
-        Across(words=[(night.toordinal(), f"{night}") for night in named], break_at=_GAP),
+        Across(words=[(night.toordinal(), f"{night}") for night in labelled], break_at=_GAP),
         marks=marks,
-        # Never less than 4 % from end to end: noise isn't made large.
+        # At least 4 % from end to end, so that noise stays small.
         vertical=axis_of([0.98 * min(ends), 1.02 * max(ends)]),
     )
 
 
 def all_pages(workspace: Workspace, site: Site) -> Mapping[str, Callable[[], str]]:
-    """Return what makes each page, by its path; those that lead to all others come last.
+    """Return a function per page that renders it, by the page's path; the index pages come last.
 
     Raises PluginError.
     """
@@ -301,9 +301,7 @@ def _assets() -> dict[str, str]:
 
 
 def _quality(row: SiteSeries, night: NightFigure) -> str:
-    """Return what a night's figure is worth; however well it was measured, with wrong outputs it is
-    nothing.
-    """
+    """Return the quality of a night's figure as a text; faulty outputs go first."""
     faulty = row.outputs_on(night.night)
     if faulty is not None:
         return f"outputs {faulty.after.value}"
@@ -377,7 +375,7 @@ def _series_table(site: Site) -> Table[SiteSeries]:
         )
 
     changed = [
-        Column[FoundChange](
+        Column[LatencyChange](
             "change",
             "newest change",
             lambda item: item.ratio - 1,
@@ -388,8 +386,8 @@ def _series_table(site: Site) -> Table[SiteSeries]:
             is_signed=True,
             is_optional=True,
         ),
-        Column[FoundChange]("changed_on", "on", lambda item: item.night),
-        Column[FoundChange](
+        Column[LatencyChange]("changed_on", "on", lambda item: item.night),
+        Column[LatencyChange](
             "state",
             "state",
             lambda item: item.state,
@@ -454,16 +452,16 @@ def _series_table(site: Site) -> Table[SiteSeries]:
     )
 
 
-#: Which files of a folder are the site's, and the mark of each report.
+#: The file that lists a site's files, with the change token of each report.
 MANIFEST: Final = ".benchfarm-site.json"
-_OWN_PATH: Final = re.compile(
+_SITE_PATH: Final = re.compile(
     r"index\.html|(?:assets|series|campaigns|pages)/[a-z0-9-]{1,120}\.(?:html|css|js)"
 )
 
 
 def build(workspace: Workspace, out: Path, *, since: str = "") -> WrittenSite:
-    """Write or renew the pages in an empty folder or that of a site: only what changed is written,
-    and only what was written here is removed.
+    """Write or renew the pages in an empty folder or that of a site. Only changed files are
+    written; only files of the site are removed.
 
     Raises UsageError, HostStorageError.
     """
@@ -472,13 +470,13 @@ def build(workspace: Workspace, out: Path, *, since: str = "") -> WrittenSite:
     files = dict.fromkeys(makers, "") | {
         item.page: site.marks[CampaignId(item.campaign_id)] for item in site.campaigns
     }
-    before = _known_files(out)
-    # A build that is cut off leaves pages that the next one knows as its own.
-    _save(out, {**dict.fromkeys(files, ""), **before})
+    previous = _previous_files(out)
+    # After an interrupted build the next one still recognises its files.
+    _save(out, {**dict.fromkeys(files, ""), **previous})
     written = 0
     for path, make in makers.items():
         target = out / path
-        if files[path] and before.get(path) == files[path] and target.is_file():
+        if files[path] and previous.get(path) == files[path] and target.is_file():
             continue
         if target.is_symlink():
             # A page takes its place: what it leads to isn't ours.
@@ -487,8 +485,8 @@ def build(workspace: Workspace, out: Path, *, since: str = "") -> WrittenSite:
         if not target.is_file() or _content(target) != content:
             write_file(target, content, makes_folder=True)
             written += 1
-    gone = before.keys() - files.keys()
-    for path in gone:
+    obsolete = previous.keys() - files.keys()
+    for path in obsolete:
         _remove(out / path)
     _save(out, files)
     return WrittenSite(
@@ -498,7 +496,7 @@ def build(workspace: Workspace, out: Path, *, since: str = "") -> WrittenSite:
         reports=len(site.campaigns),
         written=written,
         unchanged=len(files) - written,
-        removed=len(gone),
+        removed=len(obsolete),
     )
 
 
@@ -516,14 +514,16 @@ def _content(path: Path) -> bytes:
         raise unwritable(path, error) from error
 
 
-def _known_files(out: Path) -> dict[str, str]:
-    """Return the files that a build before wrote, with their marks; raises UsageError for a folder
-    of something else.
+def _previous_files(out: Path) -> dict[str, str]:
+    """Return the files of the previous build, with their change tokens; raises UsageError for a
+    folder that isn't a site's.
     """
     hint = "choose an empty folder with --out"
     try:
-        found = json.loads((out / MANIFEST).read_text("utf-8"))
-        files = {str(path): str(mark) for path, mark in found.items() if _OWN_PATH.fullmatch(path)}
+        manifest = json.loads((out / MANIFEST).read_text("utf-8"))
+        files = {
+            str(path): str(mark) for path, mark in manifest.items() if _SITE_PATH.fullmatch(path)
+        }
     except FileNotFoundError:
         if out.is_dir() and any(out.iterdir()):
             raise UsageError(f"{out} isn't a folder of 'history site'", hint=hint) from None

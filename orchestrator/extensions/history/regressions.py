@@ -1,4 +1,4 @@
-"""What changed over the nights, in all series of a store: found, attributed, grouped, and held
+"""Changes over the nights, in all series of a store: detected, attributed, grouped, and held
 against annotations.
 """
 
@@ -15,7 +15,7 @@ import numpy as np
 
 from orchestrator.analysis.outcome import of_one_kind
 from orchestrator.errors import UsageError
-from orchestrator.extensions.history.causes import Cause, Causes, group_changes, sides_of
+from orchestrator.extensions.history.causes import Cause, Causes, contents_around, group_changes
 from orchestrator.extensions.history.changepoint import (
     RECENT_NIGHTS,
     WINDOW_NIGHTS,
@@ -51,11 +51,11 @@ from orchestrator.units import format_slowdown
 if TYPE_CHECKING:
     from orchestrator.store.opening import Store
 
-#: Nights before the first that is asked for, so that its change has something to be a change from.
+#: Nights that are read before ``since``, for the level before its first change.
 _LEAD_NIGHTS: Final = 60
-#: A series without a figure in so many of the newest nights is told of.
+#: A series without a figure in this many of the newest nights is reported.
 SILENT_NIGHTS: Final = 3
-#: Groups with a change that is sure go first, refuted ones last.
+#: Groups with a confirmed change go first, refuted ones last.
 _RANKS: Final = {
     ConfirmationStatus.CONFIRMED: 0,
     ConfirmationStatus.UNCONFIRMED: 1,
@@ -64,7 +64,7 @@ _RANKS: Final = {
 }
 #: Words that a selection may use, beside a series' key.
 SELECTION_WORDS: Final = ("delegate", "model", "serial", "phone", "soc", "GPU", "tool", "threads")
-#: What people are told of a change that lasts and that nobody expected.
+#: The words for a change that lasts and that nobody expected.
 STATES: Final[Mapping[ConfirmationStatus, str]] = {
     ConfirmationStatus.UNCONFIRMED: "not confirmed yet",
     ConfirmationStatus.CONFIRMED: "confirmed",
@@ -75,19 +75,17 @@ STATES: Final[Mapping[ConfirmationStatus, str]] = {
 
 @frozen
 class SeriesChange:
-    """A night from which a series is another one."""
+    """A night on which a series changed."""
 
     series: Series
     night: date
-    #: What somebody wrote who expected it; empty for an unexpected one.
+    #: The annotation's text; empty for an unexpected one.
     expected: str = ""
 
 
 @frozen
-class FoundChange(SeriesChange):
-    """A change of a series' latency, with what is known about it; ``night`` is the first one of the
-    new level.
-    """
+class LatencyChange(SeriesChange):
+    """A change of a series' latency; ``night`` is the first one of the new level."""
 
     #: The first and last night on which it may have begun (95 %).
     earliest: date
@@ -100,34 +98,34 @@ class FoundChange(SeriesChange):
     before_us: float
     after_us: float
     nights_after: int
-    #: Whether it is told where nobody asks since when: it is of the last nights.
+    #: Whether it is reported without ``--since``: it is of the last nights.
     is_news: bool
     #: The night on which the series was back at the level before; None while the new one lasts.
     ended: date | None = None
     causes: tuple[Cause, ...] = ()
     status: ConfirmationStatus = ConfirmationStatus.UNCONFIRMED
     status_detail: str = ""
-    #: What the series measured before it may have begun, and on the last night that it may have.
+    #: What the series measured before it may have begun, and on the last night on which it may.
     before: Contents
     after: Contents
 
     @property
     def state(self) -> str:
-        """What became of it, in words."""
+        """Its state, in words."""
         if self.expected:
             return "expected"
         return STATES[self.status] if self.ended is None else f"went away on {self.ended}"
 
     @property
     def counts(self) -> bool:
-        """Whether it is still to be looked at: it lasts, nobody expected it, and nothing refuted it."""
+        """Whether it needs attention: it lasts, nobody expected it, and nothing refuted it."""
         is_refuted = self.status is ConfirmationStatus.REFUTED
         return not self.expected and not is_refuted and self.ended is None
 
 
 @frozen
 class OutputsChange(SeriesChange):
-    """A night from which comparisons with the reference say something else of a series' outputs."""
+    """A night on which the reference verdict of a series' outputs changed."""
 
     #: ``same``, ``drift`` or ``wrong``; None when they were never compared before.
     before: ParityVerdict | None
@@ -137,12 +135,12 @@ class OutputsChange(SeriesChange):
 
     @property
     def is_worse(self) -> bool:
-        """Whether they are worth less than before."""
+        """Whether the outputs are worse than before."""
         return self.after.badness > (self.before.badness if self.before is not None else 0)
 
     @property
     def turn(self) -> str:
-        """What they turned from and to, in words."""
+        """The verdicts before and after, in words."""
         return f"{self.before or 'not compared before'} -> {self.after}"
 
 
@@ -151,7 +149,7 @@ class ChangeGroup:
     """Changes that happened together, in one sentence."""
 
     sentence: str
-    members: tuple[FoundChange, ...]
+    members: tuple[LatencyChange, ...]
     #: Series that fit the sentence's description, changed or not.
     series: int
 
@@ -166,24 +164,24 @@ class Regressions:
     groups: tuple[ChangeGroup, ...]
     #: Worse ones first.
     outputs: tuple[OutputsChange, ...] = ()
-    #: Where outputs that were wrong or drifted when these nights began had become so.
+    #: The changes of outputs that were already wrong or drifted when these nights began.
     faulty_before: tuple[OutputsChange, ...] = ()
     #: Series without a figure in the newest SILENT_NIGHTS nights.
     silent: tuple[Series, ...] = ()
-    #: Series whose program began to print medians, or ended it: nights before aren't compared.
+    #: Series whose program changed between means and medians: nights before aren't compared.
     other_figures: int = 0
 
     @property
-    def changes(self) -> tuple[FoundChange, ...]:
+    def changes(self) -> tuple[LatencyChange, ...]:
         """All changes, group by group."""
         return tuple(change for group in self.groups for change in group.members)
 
 
 @frozen
 class Question:
-    """What is asked for."""
+    """A query for changes."""
 
-    #: None: what is news, the changes of the last 14 nights.
+    #: None: the news, which is the changes of the last 14 nights.
     since: date | None = None
     selections: tuple[str, ...] = ()
     #: The smallest change that counts, as a share.
@@ -193,48 +191,47 @@ class Question:
 def find_regressions(
     store: Store, question: Question, *, table: NightTable | None = None
 ) -> Regressions:
-    """Return every change that a question asks for, attributed and grouped; those that matter most
-    first.
+    """Return the changes that match a question, attributed and grouped, the most important first.
 
-    ``table``: the nights, where they were read already. Raises UsageError for a selection that no
-    series of a store that has some fits.
+    ``table``: the nights, if they were read already. Raises UsageError for a selection that fits no
+    series, unless the store has none.
     """
-    wanted: Sequence[SeriesKey] = ()
+    selected_keys: Sequence[SeriesKey] = ()
     if question.selections:
-        wanted = selected(question.selections, read_series(store))
+        selected_keys = selected(question.selections, read_series(store))
     if table is None:
         table, _ = read_nights(store, since=question.since)
-    marks = store.marks(series_keys=wanted)
-    # After all that was read of them: one may begin meanwhile.
-    known = read_series(store)
+    marks = store.marks(series_keys=selected_keys)
+    # Last, because a series may begin while the rest is read.
+    series_by_key = read_series(store)
     campaigns = campaign_nights(store)
     newest = sorted({*campaigns.values()})[-WINDOW_NIGHTS:]
     cuts = _all_changes(table, newest)
-    found = [change for change in cuts if _is_asked_for(change, table, question)]
-    alike, other_figures = _of_one_kind(table, found, store, campaigns)
+    reported = [change for change in cuts if _matches(change, table, question)]
+    comparable, other_figures = _comparable_nights(table, reported, store, campaigns)
     if other_figures:
-        table = alike
+        table = comparable
         cuts = _all_changes(table, newest)
-        found = [change for change in cuts if _is_asked_for(change, table, question)]
-    # All series say what is noise and what is common: only the answer is selected.
-    keys = set(wanted or table.series)
+        reported = [change for change in cuts if _matches(change, table, question)]
+    # Noise and common steps come from all series: only the answer is selected.
+    keys = set(selected_keys or table.series)
     chosen = [place for place, key in enumerate(table.series) if key in keys]
     place_of = {place: number for number, place in enumerate(chosen)}
-    found = [change for change in found if change.series in place_of]
+    reported = [change for change in reported if change.series in place_of]
     annotations = store.annotations()
-    causes = Causes(store, table, found, cuts)
+    causes = Causes(store, table, reported, cuts)
     confirmations = _confirmations(store, table, cuts)
     members = []
-    for change in found:
-        series = known[table.series[change.series]]
+    for change in reported:
+        series = series_by_key[table.series[change.series]]
         night, earliest, latest = (
             table.nights[place] for place in (change.night, change.earliest, change.latest)
         )
         confirmation = confirmations.get((change.series, change.night))
         row = table.latency_us[change.series]
-        before, after = sides_of(change, table)
+        before, after = contents_around(change, table)
         members.append(
-            FoundChange(
+            LatencyChange(
                 series=series,
                 night=night,
                 expected=_expected(series, annotations, earliest, latest),
@@ -244,32 +241,32 @@ def find_regressions(
                 low=change.low,
                 high=change.high,
                 confidence=change.confidence,
-                before_us=_median_of(row[: change.night], -change.nights_before),
-                after_us=_median_of(row[change.night :], change.nights_after),
+                before_us=_median(row[: change.night], -change.nights_before),
+                after_us=_median(row[change.night :], change.nights_after),
                 nights_after=change.nights_after,
                 is_news=is_news(change, nights=len(table.nights)),
                 ended=None if change.ended is None else table.nights[change.ended],
-                causes=causes.of(change),
+                causes=causes.for_change(change),
                 status=confirmation.status if confirmation else ConfirmationStatus.UNCONFIRMED,
                 status_detail=confirmation.detail if confirmation else "",
                 before=before,
                 after=after,
             )
         )
-    outputs, faulty_before = _outputs(question, marks, campaigns, known, annotations)
+    outputs, faulty_before = _outputs(question, marks, campaigns, series_by_key, annotations)
     return Regressions(
         since=question.since,
         nights=len(table.nights),
         series=len(chosen),
         groups=_grouped(
             members,
-            [replace(change, series=place_of[change.series]) for change in found],
-            [known[table.series[place]].words for place in chosen],
+            [replace(change, series=place_of[change.series]) for change in reported],
+            [series_by_key[table.series[place]].words for place in chosen],
         ),
         outputs=outputs,
         faulty_before=faulty_before,
         silent=tuple(
-            known[table.series[place]]
+            series_by_key[table.series[place]]
             for place in chosen
             if not np.isfinite(table.latency_us[place, -SILENT_NIGHTS:]).any()
         ),
@@ -278,53 +275,61 @@ def find_regressions(
 
 
 def _all_changes(table: NightTable, window: Sequence[date]) -> list[Change]:
-    """Return every change of a table. What is news is found in the store's newest nights alone
-    (``window``): every list has the same, whatever else it reads.
+    """Return every change of a table. News comes from the store's newest nights alone (``window``):
+    every list has the same, whichever nights it reads.
     """
     phones, nights = [sketch.serial for sketch in table.sketches], len(table.nights)
-    found = changes(table.latency_us, phones=phones)
-    older = bisect_left(table.nights, window[0]) if window else 0
-    if not older:
-        return found
-    newest = [change.later(older) for change in changes(table.latency_us[:, older:], phones=phones)]
-    # Of each series, where its news begins.
-    first = {
+    all_changes = changes(table.latency_us, phones=phones)
+    first_place = bisect_left(table.nights, window[0]) if window else 0
+    if not first_place:
+        return all_changes
+    newest = [
+        change.later(first_place)
+        for change in changes(table.latency_us[:, first_place:], phones=phones)
+    ]
+    # Series -> night on which its news begins.
+    news_begins = {
         change.series: change.earliest
         for change in reversed(newest)
         if is_news(change, nights=nights)
     }
-    kept = [
+    older_changes = [
         change
-        for change in found
-        if not is_news(change, nights=nights) and change.night < first.get(change.series, nights)
+        for change in all_changes
+        if not is_news(change, nights=nights)
+        and change.night < news_begins.get(change.series, nights)
     ]
-    late = [change for change in newest if change.night >= first.get(change.series, nights)]
-    return sorted([*kept, *late], key=lambda change: (change.series, change.night))
+    newer_changes = [
+        change for change in newest if change.night >= news_begins.get(change.series, nights)
+    ]
+    return sorted(
+        [*older_changes, *newer_changes], key=lambda change: (change.series, change.night)
+    )
 
 
 def _expected(
     series: Series, annotations: Sequence[Annotation], earliest: date, latest: date
 ) -> str:
-    """Return what somebody wrote who expected a change of these nights, one more on each side."""
+    """Return the annotation of a change that may have begun on these nights or one beside them."""
     day, words = timedelta(days=1), series.words
-    notes = (
+    texts = (
         item.text
         for item in annotations
         if earliest - day <= item.night <= latest + day and fits(item.selection, series.key, words)
     )
-    return next(notes, "")
+    return next(texts, "")
 
 
 def _confirmations(
     store: Store, table: NightTable, cuts: Sequence[Change]
 ) -> dict[tuple[int, int], Confirmation]:
-    """Return the newest confirmation of each change, by the places of its series and night.
+    """Return the newest confirmation of each change, by the indices of its series and night.
 
     The night of a change is an estimate, which moves: a confirmation belongs to the nearest change
-    of its direction that may have begun on its night, and that had when it was measured.
+    of its direction that may have begun on its night, and not after it was measured.
     """
     changes_of, nights = grouped(cuts, lambda change: table.series[change.series]), table.nights
-    found = {}
+    confirmations = {}
     for item in sorted(store.confirmations(), key=lambda item: item.at):
         measured = night_of(item.at, store.zone)
         fitting = [
@@ -337,8 +342,8 @@ def _confirmations(
         if fitting:
             distances = [abs(nights[change.night] - item.night) for change in fitting]
             nearest = fitting[distances.index(min(distances))]
-            found[nearest.series, nearest.night] = item
-    return found
+            confirmations[nearest.series, nearest.night] = item
+    return confirmations
 
 
 def _outputs(
@@ -348,30 +353,30 @@ def _outputs(
     series: Mapping[SeriesKey, Series],
     annotations: Sequence[Annotation],
 ) -> tuple[tuple[OutputsChange, ...], tuple[OutputsChange, ...]]:
-    """Return the changes of outputs that a question asks for: since a night, or each series' newest
-    if it is news; and the last ones before that, of outputs that were wrong or drifted then.
+    """Return the changes of outputs that match a question (since a night, or each series' newest if
+    it is news), and the last ones before that, of outputs that were wrong or drifted then.
 
-    Of several comparisons of a night the worst counts.
+    The worst comparison of a night counts.
     """
     newest = sorted({*campaigns.values()})[-RECENT_NIGHTS:]
     first = question.since or min(newest, default=date.min)
     verdicts: dict[SeriesKey, dict[date, ParityVerdict]] = {}
     for mark in marks:
-        verdict, night = _outputs_of(mark), campaigns.get(mark.campaign_id)
+        verdict, night = _outputs_verdict(mark), campaigns.get(mark.campaign_id)
         if verdict is not None and night is not None:
             of_series = verdicts.setdefault(mark.series_key, {})
             of_series[night] = max(
                 verdict, of_series.get(night, verdict), key=lambda item: item.badness
             )
-    found: list[OutputsChange] = []
+    selected_changes: list[OutputsChange] = []
     faulty_before: list[OutputsChange] = []
     for key, of_series in verdicts.items():
-        own: list[OutputsChange] = []
+        series_changes: list[OutputsChange] = []
         last: date | None = None
         before: ParityVerdict | None = None
         for night, after in sorted(of_series.items()):
             if after is not (before or ParityVerdict.SAME):
-                own.append(
+                series_changes.append(
                     OutputsChange(
                         series=series[key],
                         night=night,
@@ -382,26 +387,26 @@ def _outputs(
                     )
                 )
             last, before = night, after
-        asked = own if question.since is not None else own[-1:]
-        found += [item for item in asked if item.night >= first]
-        older = [item for item in own if item.night < first][-1:]
-        faulty_before += [item for item in older if item.after is not ParityVerdict.SAME]
-    found.sort(key=lambda item: (not item.is_worse, item.night, item.series.case.model_name))
-    return tuple(found), tuple(faulty_before)
+        candidates = series_changes if question.since is not None else series_changes[-1:]
+        selected_changes += [item for item in candidates if item.night >= first]
+        earlier = [item for item in series_changes if item.night < first][-1:]
+        faulty_before += [item for item in earlier if item.after is not ParityVerdict.SAME]
+    selected_changes.sort(
+        key=lambda item: (not item.is_worse, item.night, item.series.case.model_name)
+    )
+    return tuple(selected_changes), tuple(faulty_before)
 
 
-def _outputs_of(mark: RunMark) -> ParityVerdict | None:
+def _outputs_verdict(mark: RunMark) -> ParityVerdict | None:
     """Return the verdict of a comparison, None for one that proves nothing."""
     if mark.outcome is not Outcome.COMPLETED or NO_EVIDENCE & set(mark.findings):
         return None
-    told = [OUTPUT_FINDINGS[code] for code in mark.findings if code in OUTPUT_FINDINGS]
-    return max(told, key=lambda verdict: verdict.badness, default=ParityVerdict.SAME)
+    verdicts = [OUTPUT_FINDINGS[code] for code in mark.findings if code in OUTPUT_FINDINGS]
+    return max(verdicts, key=lambda verdict: verdict.badness, default=ParityVerdict.SAME)
 
 
 def campaign_nights(store: Store) -> dict[CampaignId, date]:
-    """Return the night of each campaign that counts; an A/B campaign's old builds are no news of
-    the night.
-    """
+    """Return the night of each campaign but the A/B ones: their old builds don't belong to it."""
     return {
         campaign.campaign_id: night_of(campaign.created_at, store.zone)
         for campaign in store.campaigns()
@@ -410,24 +415,24 @@ def campaign_nights(store: Store) -> dict[CampaignId, date]:
 
 
 def read_nights(store: Store, *, since: date | None) -> tuple[NightTable, Points]:
-    """Return the window's nights, with some before ``since``, and what was read for them (of all
-    campaigns).
+    """Return the window's nights, with some before ``since``, and the points of all campaigns that
+    were read for them.
     """
     campaigns = campaign_nights(store)
     nights = sorted({*campaigns.values()})
-    asked = 0 if since is None else sum(night >= since for night in nights) + _LEAD_NIGHTS
-    kept = nights[-max(WINDOW_NIGHTS, asked) :]
-    points = store.points(since=first_moment(kept[0], store.zone) if kept else None)
-    only = {campaign_id for campaign_id, night in campaigns.items() if night >= kept[0]}
+    count = 0 if since is None else sum(night >= since for night in nights) + _LEAD_NIGHTS
+    window = nights[-max(WINDOW_NIGHTS, count) :]
+    points = store.points(since=first_moment(window[0], store.zone) if window else None)
+    only = {campaign_id for campaign_id, night in campaigns.items() if night >= window[0]}
     return night_table(points, only=only, zone=store.zone), points
 
 
 def check_selection(selection: str) -> None:
     """Refuse a selection that can never fit; raises UsageError."""
-    known = {word.lower() for word in SELECTION_WORDS}
+    names = {word.lower() for word in SELECTION_WORDS}
     for part in selection.split(","):
         name, equals, _ = part.strip().partition("=")
-        if not part.strip() or (equals and name.strip().lower() not in known):
+        if not part.strip() or (equals and name.strip().lower() not in names):
             raise UsageError(
                 f"{selection!r} names no series",
                 hint=f"a series key, or words such as delegate=gpu; the words are {', '.join(SELECTION_WORDS)}",
@@ -440,21 +445,23 @@ def selected(selections: Sequence[str], series: Mapping[SeriesKey, Series]) -> l
     Raises UsageError for a selection that none fits.
     """
     attributes = {key: item.words for key, item in series.items()}
-    found: dict[SeriesKey, None] = {}
+    keys: dict[SeriesKey, None] = {}
     for selection in selections:
         check_selection(selection)
         fitting = [key for key, words in attributes.items() if fits(selection, key, words)]
         if attributes and not fitting:
-            known = {name: value for words in attributes.values() for name, value in words.items()}
-            hint = ", ".join(f"{name}={value}" for name, value in known.items())
+            examples = {
+                name: value for words in attributes.values() for name, value in words.items()
+            }
+            hint = ", ".join(f"{name}={value}" for name, value in examples.items())
             raise UsageError(f"no series fits {selection!r}", hint=f"for example {hint}")
-        found |= dict.fromkeys(fitting)
-    return list(found)
+        keys |= dict.fromkeys(fitting)
+    return list(keys)
 
 
 def fits(selection: str, series_key: SeriesKey, words: Mapping[str, str]) -> bool:
     """Whether a series fits a selection; ``*`` stands for any text, capitals don't matter."""
-    known = {name.lower(): value.lower() for name, value in words.items()}
+    values = {name.lower(): value.lower() for name, value in words.items()}
     for part in selection.split(","):
         name, equals, pattern = part.strip().lower().partition("=")
         if not equals:
@@ -462,7 +469,7 @@ def fits(selection: str, series_key: SeriesKey, words: Mapping[str, str]) -> boo
                 return False
         else:
             # Changes name a model without its ending.
-            value = known.get(name.strip(), "")
+            value = values.get(name.strip(), "")
             spelled = {value, value.removesuffix(".tflite")}
             escaped = pattern.strip().replace("[", "[[]")
             if not any(fnmatchcase(item, escaped) for item in spelled):
@@ -470,75 +477,79 @@ def fits(selection: str, series_key: SeriesKey, words: Mapping[str, str]) -> boo
     return True
 
 
-def _is_asked_for(change: Change, table: NightTable, question: Question) -> bool:
+def _matches(change: Change, table: NightTable, question: Question) -> bool:
     if question.since is None:
         return is_news(change, nights=len(table.nights), threshold=question.threshold)
     is_large = abs(change.ratio - 1) >= question.threshold
     return is_large and change.is_sure and table.nights[change.night] >= question.since
 
 
-def _of_one_kind(
+def _comparable_nights(
     table: NightTable,
-    found: Sequence[Change],
+    reported: Sequence[Change],
     store: Store,
     campaigns: Mapping[CampaignId, date],
 ) -> tuple[NightTable, set[int]]:
-    """Return nights without those before a program printed medians instead of means, or back, and in
-    which series: a median beside a mean is no change.
+    """Return the table without nights of another kind of figure (mean or median) than the newest,
+    and the rows of the series that had any: a median beside a mean is no change.
 
-    Such are series with figures of both kinds around a change: on the nights on which it may have
+    Only series with both kinds around a change are checked: on the nights on which it may have
     begun, and the last one before.
     """
-    at_once = grouped(campaigns, campaigns.__getitem__)
-    # An app's files, which have the medians, may be refused on one phone alone.
+    campaigns_by_night = grouped(campaigns, campaigns.__getitem__)
+    # An app's result files, which have the medians, may be unreadable on one phone only.
     kinds: dict[tuple[Serial, BuildSha], FigureKind | None] = {}
 
-    def kind_of(series: int, night: int) -> FigureKind | None:
+    def figure_kind(series: int, night: int) -> FigureKind | None:
         build = table.contents[table.contents_at[series, night]].build_sha256
         serial = table.sketches[series].serial
         if (serial, build) not in kinds:
-            runs = store.runs(campaign_ids=at_once[table.nights[night]], serials=[serial])
+            runs = store.runs(
+                campaign_ids=campaigns_by_night[table.nights[night]], serials=[serial]
+            )
             kind, figures = of_one_kind([run for run in runs if run.case.build_sha256 == build])
             kinds[serial, build] = kind if figures else None
         return kinds[serial, build]
 
     latency_us, contents_at = table.latency_us.copy(), table.contents_at.copy()
     changed: set[int] = set()
-    for change in found:
-        there = np.flatnonzero(table.contents_at[change.series] >= 0)
-        first = max(0, int(np.searchsorted(there, change.earliest)) - 1)
-        near = there[first : int(np.searchsorted(there, change.latest)) + 1].tolist()
-        if len({kind_of(change.series, night) for night in near} - {None}) > 1:
+    for change in reported:
+        measured = np.flatnonzero(table.contents_at[change.series] >= 0)
+        first = max(0, int(np.searchsorted(measured, change.earliest)) - 1)
+        near = measured[first : int(np.searchsorted(measured, change.latest)) + 1].tolist()
+        if len({figure_kind(change.series, night) for night in near} - {None}) > 1:
             changed.add(change.series)
-            known = {night: kind_of(change.series, night) for night in there.tolist()}
-            newest = next(kind for kind in reversed(known.values()) if kind is not None)
-            other = [night for night, kind in known.items() if kind not in {None, newest}]
+            kind_by_night = {
+                night: figure_kind(change.series, night) for night in measured.tolist()
+            }
+            newest = next(kind for kind in reversed(kind_by_night.values()) if kind is not None)
+            other = [night for night, kind in kind_by_night.items() if kind not in {None, newest}]
             latency_us[change.series, other] = np.nan
             contents_at[change.series, other] = -1
     return replace(table, latency_us=latency_us, contents_at=contents_at), changed
 
 
-def _median_of(row: Floats, nights: int) -> float:
-    """Return the median of the first so many figures, of the last for a negative number."""
-    there = row[np.isfinite(row)]
-    return float(np.median(there[nights:] if nights < 0 else there[:nights]))
+def _median(row: Floats, nights: int) -> float:
+    """Return the median of the first ``nights`` figures, or of the last ones if it is negative."""
+    figures = row[np.isfinite(row)]
+    return float(np.median(figures[nights:] if nights < 0 else figures[:nights]))
 
 
 def _grouped(
-    described: Sequence[FoundChange],
-    found: Sequence[Change],
+    described: Sequence[LatencyChange],
+    reported: Sequence[Change],
     attributes: Sequence[Mapping[str, str]],
 ) -> tuple[ChangeGroup, ...]:
-    """Return the changes that happened together; ``attributes`` are those of every series."""
-    made = []
-    for group in group_changes(attributes, found):
+    """Return the changes in groups of one cause; ``attributes`` are those of every series."""
+    groups = []
+    for group in group_changes(attributes, reported):
         members = tuple(
             sorted(
                 (described[item] for item in group.members), key=lambda item: -abs(item.ratio - 1)
             )
         )
         sentence = _sentence(group.words, members, group.series)
-        made.append(ChangeGroup(sentence=sentence, members=members, series=group.series))
+        groups.append(ChangeGroup(sentence=sentence, members=members, series=group.series))
 
     def rank(group: ChangeGroup) -> tuple[bool, int, int, float]:
         return (
@@ -548,13 +559,13 @@ def _grouped(
             -max(abs(item.ratio - 1) for item in group.members),
         )
 
-    return tuple(sorted(made, key=rank))
+    return tuple(sorted(groups, key=rank))
 
 
-def _sentence(words: Mapping[str, str], members: Sequence[FoundChange], series: int) -> str:
-    """Return what happened: ``cases of GPU Adreno 640 since 2026-03-03: 8.1 % slower (12 of 12 series)``."""
+def _sentence(words: Mapping[str, str], members: Sequence[LatencyChange], series: int) -> str:
+    """Return a group's heading: ``cases of GPU Adreno 640 since 2026-03-03: 8.1 % slower (12 of 12 series)``."""
     change = format_slowdown(float(np.median([item.ratio for item in members])))
-    # The night that most members name: a phone that was away sees it later.
+    # The most frequent night: a phone that was offline shows the change later.
     nights = [item.night for item in members]
     since = f"since {max(sorted(set(nights)), key=nights.count)}"
     if all(item.ended is not None for item in members):
@@ -566,10 +577,10 @@ def _sentence(words: Mapping[str, str], members: Sequence[FoundChange], series: 
     return f"{cases} {since}: {change} ({len(members)} of {series} series)"
 
 
-def night_meant(text: str, workspace: Workspace, what: str) -> date:
+def parse_night(text: str, workspace: Workspace, label: str) -> date:
     """Return the night that ``30d``, ``4w`` or ``2026-03-09`` means.
 
-    Raises UsageError, which says what option that is.
+    Raises UsageError, which begins with ``label``, the option's name.
     """
     try:
         if text[-1:] in ("d", "w") and text[:-1].isdigit():
@@ -578,5 +589,5 @@ def night_meant(text: str, workspace: Workspace, what: str) -> date:
         return date.fromisoformat(text)
     except (ValueError, OverflowError):
         raise UsageError(
-            f"{what} {text!r} isn't a date", hint="write 2026-03-09, 30d or 4w"
+            f"{label} {text!r} isn't a date", hint="write 2026-03-09, 30d or 4w"
         ) from None

@@ -1,4 +1,4 @@
-"""Series over nights: what each is of, its figure for each night, and how sure it is."""
+"""Series over nights: their case, their figure for each night, and its interval."""
 
 from __future__ import annotations
 
@@ -32,14 +32,13 @@ from orchestrator.tables.labels import page_name
 if TYPE_CHECKING:
     from orchestrator.store.opening import Store
 
-#: A night is known by the day on which it begins, and lasts from noon to noon of its store's time
-#: zone.
+#: A night has the date on which it begins. It lasts from noon to noon in its store's time zone.
 _NOON = timedelta(hours=12)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Series:
-    """One case over the nights: what it is of, as people know it and choose it."""
+    """One case over the nights, with the words by which people name and select it."""
 
     key: SeriesKey
     case: Case
@@ -67,7 +66,7 @@ class Series:
 
     @property
     def words(self) -> Mapping[str, str]:
-        """What it has in common with others: delegate, model, phone, SoC, GPU, tool, threads."""
+        """Its attributes for selections: delegate, model, phone, SoC, GPU, tool, threads."""
         case = self.case
         words = {
             "delegate": case.delegate.value,
@@ -85,7 +84,7 @@ class Series:
 def read_series(store: Store) -> dict[SeriesKey, Series]:
     """Return all series of a store."""
     cases = store.series()
-    # After the cases: one of a new device may be stored meanwhile.
+    # After the cases: one of a new device may be stored in between.
     devices = store.devices()
     return {
         key: Series(key=key, case=case, facts=devices[case.serial]) for key, case in cases.items()
@@ -101,35 +100,32 @@ class NightTable:
     #: Every night on which a campaign was begun, in order.
     nights: tuple[date, ...]
     #: Series x nights, in microseconds: the median of the night's trusted invocations, else of its
-    #: suspect ones; of several contents of one night, those of the newest.
+    #: suspect ones; only the newest contents of a night count.
     latency_us: Floats
-    #: Series x nights: which of ``contents`` the night's figure is of (the newest that it
-    #: measured), -1 for none.
+    #: Series x nights: index into ``contents`` of the night's newest contents, -1 for none.
     contents_at: Integers
     contents: tuple[Contents, ...]
-    #: Of each point: which figure it is one of (its series' place times the number of nights, plus
+    #: Of each point: the index of its figure (its series' index times the number of nights, plus
     #: its night's), -1 for none.
     figure_of: Integers
 
 
 @frozen
 class NightDetails:
-    """Beside each figure of a :class:`NightTable`; each array is series x nights."""
+    """Details of each figure of a :class:`NightTable`; each array is series x nights."""
 
     #: Ends of the 95 % interval in microseconds, NaN for a night of one invocation.
     low_us: Floats
     high_us: Floats
-    #: Invocations that the figure is of.
+    #: Number of invocations of the figure.
     invocations: Integers
     is_trusted: NDArray[np.bool_]
-    #: Place of a series, place of a night, campaign: in the order of series and nights.
+    #: Index of a series, index of a night, campaign: in the order of series and nights.
     campaigns: tuple[Integers, Integers, tuple[CampaignId, ...]]
 
 
 def night_of(moment: datetime, zone: tzinfo | None) -> date:
-    """Return the night that a moment belongs to, in a time zone or, for None, in that of this
-    computer.
-    """
+    """Return the night of a moment, in a time zone; None: in this computer's."""
     return (moment.astimezone(zone) - _NOON).date()
 
 
@@ -139,12 +135,12 @@ def first_moment(night: date, zone: tzinfo | None) -> datetime:
 
 
 def night_table(points: Points, *, only: Collection[CampaignId], zone: tzinfo | None) -> NightTable:
-    """Return points by series and night; several campaigns of one night are put together.
+    """Return the table of points by series and night; campaigns of one night are merged.
 
     Args:
         points: of any campaigns.
         only: the campaigns that count.
-        zone: in which nights begin and end; None for this computer's.
+        zone: time zone of the nights; None for this computer's.
     """
     night_of_campaign = [
         night_of(campaign.created_at, zone) if campaign.campaign_id in only else None
@@ -168,7 +164,7 @@ def night_table(points: Points, *, only: Collection[CampaignId], zone: tzinfo | 
     cell = row * shape[1] + night
     contents = _newest(cell[used], contents_of[used], campaign[used], size)
     used = used[contents_of[used] == contents[cell[used]]]
-    # Of a cell with trusted points, those alone.
+    # A cell with trusted points has only those.
     trusted = _column(points.trusted) > 0
     has_trusted = np.zeros(size, dtype=bool)
     has_trusted[cell[used[trusted[used]]]] = True
@@ -176,17 +172,17 @@ def night_table(points: Points, *, only: Collection[CampaignId], zone: tzinfo | 
     figures = _medians(
         cell[used], np.asarray(points.latency_us, dtype=np.float64)[used], size
     ).reshape(shape)
-    kept = np.flatnonzero(np.isfinite(figures).any(axis=1))
+    rows_with_figures = np.flatnonzero(np.isfinite(figures).any(axis=1))
     row_of = np.full(shape[0], -1, dtype=np.int64)
-    row_of[kept] = np.arange(kept.size)
+    row_of[rows_with_figures] = np.arange(rows_with_figures.size)
     figure_of = np.full(row.size, -1, dtype=np.int64)
     figure_of[used] = row_of[row[used]] * shape[1] + night[used]
     return NightTable(
-        series=tuple(points.series[place].series_key for place in kept),
-        sketches=tuple(points.series[place] for place in kept),
+        series=tuple(points.series[place].series_key for place in rows_with_figures),
+        sketches=tuple(points.series[place] for place in rows_with_figures),
         nights=tuple(nights),
-        latency_us=figures[kept],
-        contents_at=contents.reshape(shape)[kept],
+        latency_us=figures[rows_with_figures],
+        contents_at=contents.reshape(shape)[rows_with_figures],
         contents=points.contents,
         figure_of=figure_of,
     )
@@ -197,10 +193,10 @@ def _column(values: array[int]) -> Integers:
 
 
 def _newest(cell: Integers, contents: Integers, campaign: Integers, count: int) -> Integers:
-    """Return each cell's newest contents: of its newest campaign; of several in that, those first
-    stored last.
+    """Return each cell's newest contents: of its newest campaign; of several in it, those that
+    were first stored last.
 
-    A campaign may measure two programs in turns, night after night: which of them ran last says
+    A campaign may measure two programs in turns, night after night: the order of its runs says
     nothing.
     """
     newest = np.full(count, -1, dtype=np.int64)
@@ -210,7 +206,7 @@ def _newest(cell: Integers, contents: Integers, campaign: Integers, count: int) 
 
 
 def _medians(cell: Integers, latency_us: Floats, count: int) -> Floats:
-    """Return the median of each cell's points, NaN for one of none."""
+    """Return the median of each cell's points, NaN for none."""
     figures = np.full(count, np.nan)
     if cell.size == 0:
         return figures
@@ -225,11 +221,11 @@ def _medians(cell: Integers, latency_us: Floats, count: int) -> Floats:
 
 
 def night_details(points: Points, table: NightTable) -> NightDetails:
-    """Return what is known about each figure of a table, from the points that it was made of.
+    """Return the details of each figure of a table, from the points of that table.
 
     The interval is that of a report below 20 invocations: Student's t of the trimmed mean,
     widened by the autocorrelation of the device's series of the night. Points are in the
-    order of storing: gaps count as even.
+    order of storing: gaps between them count as equal.
     """
     shape = table.latency_us.shape
     size, nights = shape[0] * shape[1], max(1, shape[1])
@@ -243,13 +239,13 @@ def night_details(points: Points, table: NightTable) -> NightDetails:
         serial: place for place, serial in enumerate({item.serial: None for item in table.sketches})
     }
     device = np.array([devices[item.serial] for item in table.sketches], dtype=np.int64)
-    at_once = (
+    device_nights = (
         (np.repeat(device, shape[1]) * shape[1] + np.tile(np.arange(shape[1]), shape[0]))
         if size
         else cell
     )
     order = np.lexsort((campaign, cell))
-    low, high = _intervals(logs[order], invocations, at_once)
+    low, high = _intervals(logs[order], invocations, device_nights)
     count = max(1, len(points.campaigns))
     cells, places = np.divmod(np.unique(cell * count + campaign), count)
     return NightDetails(
@@ -265,9 +261,11 @@ def night_details(points: Points, table: NightTable) -> NightDetails:
     )
 
 
-def _intervals(logs: Floats, invocations: Integers, at_once: Integers) -> tuple[Floats, Floats]:
-    """Return each cell's interval, from logs by cell and time; ``at_once`` says which are of one
-    device and night.
+def _intervals(
+    logs: Floats, invocations: Integers, device_nights: Integers
+) -> tuple[Floats, Floats]:
+    """Return each cell's interval, from logs by cell and time; ``device_nights`` is the same number
+    for cells of one device and night.
     """
     low, high = np.full(invocations.size, np.nan), np.full(invocations.size, np.nan)
     begins = np.cumsum(invocations) - invocations
@@ -276,28 +274,28 @@ def _intervals(logs: Floats, invocations: Integers, at_once: Integers) -> tuple[
         for count in np.unique(invocations[invocations > 1]).tolist()
         for cells in (np.flatnonzero(invocations == count),)
     }
-    together = np.zeros((int(at_once.max(initial=-1)) + 1, 2))
+    sums = np.zeros((int(device_nights.max(initial=-1)) + 1, 2))
     for count, rows in samples.items():
         if count > LOST:
-            varied = np.ptp(rows, axis=1) > 0
-            shown = np.where(
-                varied[:, None],
+            is_varied = np.ptp(rows, axis=1) > 0
+            weights = np.where(
+                is_varied[:, None],
                 np.column_stack([np.full(len(rows), count - LOST), totals(rows)]),
                 0.0,
             )
-            np.add.at(together, at_once[invocations == count], shown)
+            np.add.at(sums, device_nights[invocations == count], weights)
     correlations = np.array(
         [
             Autocorrelation(weight=weight, total=total).correlation()
-            for weight, total in together.tolist()
+            for weight, total in sums.tolist()
         ]
     )
     for count, rows in samples.items():
         cells = np.flatnonzero(invocations == count)
         center, error = trimmed_means(rows)
-        grown = np.array(
-            [error_factor(count, each) for each in correlations[at_once[cells]].tolist()]
+        factors = np.array(
+            [error_factor(count, each) for each in correlations[device_nights[cells]].tolist()]
         )
-        half = margin(1.0, degrees_of(count), LEVEL) * error * grown
+        half = margin(1.0, degrees_of(count), LEVEL) * error * factors
         low[cells], high[cells] = np.exp(center - half), np.exp(center + half)
     return low, high

@@ -1,4 +1,4 @@
-"""What history pages show: the series over the nights, what changed, and the campaigns."""
+"""Contents of the history pages: series over the nights, their changes, and campaigns."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from orchestrator.extensions.history.causes import (
 from orchestrator.extensions.history.changepoint import WINDOW_NIGHTS
 from orchestrator.extensions.history.regressions import (
     ChangeGroup,
-    FoundChange,
+    LatencyChange,
     OutputsChange,
     Question,
     Regressions,
     campaign_nights,
     find_regressions,
     fits,
-    night_meant,
+    parse_night,
     read_nights,
 )
 from orchestrator.extensions.history.series import (
@@ -66,9 +66,7 @@ if TYPE_CHECKING:
 
 @frozen
 class SiteEvent:
-    """Something that happened beside a series: a note of a person, an update of its phone, another
-    program.
-    """
+    """An event of a series: an annotation, an update of its phone, another program."""
 
     night: date
     #: ``note``, ``system``, ``build``, ``model``, ``file`` or ``outputs``.
@@ -78,18 +76,18 @@ class SiteEvent:
 
 @dataclass(frozen=True, kw_only=True)
 class SiteSeries(Series):
-    """One series over the site's nights, with what changed and happened."""
+    """One series over the site's nights, with its changes and events."""
 
-    changes: tuple[FoundChange, ...]
+    changes: tuple[LatencyChange, ...]
     events: tuple[SiteEvent, ...]
-    #: In the site's table.
+    #: Row in the site's table.
     place: int
     #: Of each of the site's nights, NaN where there is none.
     latency_us: NDArray[np.float64]
     last_place: int
     is_trusted: bool
-    #: Where the outputs became worth something else, oldest first; before these nights, too, where
-    #: they began with outputs that were wrong or drifted.
+    #: Changes of the outputs' verdict, oldest first; also the last one before these nights, if they
+    #: began with outputs that were wrong or drifted.
     outputs: tuple[OutputsChange, ...] = ()
 
     @property
@@ -103,22 +101,22 @@ class SiteSeries(Series):
         None when it is the only one.
         """
         before = self.latency_us[: self.last_place]
-        there = before[np.isfinite(before)]
-        return self.last_us / float(np.median(there)) - 1 if there.size else None
+        figures = before[np.isfinite(before)]
+        return self.last_us / float(np.median(figures)) - 1 if figures.size else None
 
     @property
-    def newest(self) -> FoundChange | None:
+    def newest(self) -> LatencyChange | None:
         """The newest change."""
         return self.changes[-1] if self.changes else None
 
     def outputs_on(self, night: date) -> OutputsChange | None:
-        """Return what the outputs are worth on a night when they are wrong or drift; None else."""
-        known = [item for item in self.outputs if item.night <= night]
-        return known[-1] if known and known[-1].after is not ParityVerdict.SAME else None
+        """Return the change since which a night's outputs are wrong or drift, or None."""
+        earlier = [item for item in self.outputs if item.night <= night]
+        return earlier[-1] if earlier and earlier[-1].after is not ParityVerdict.SAME else None
 
     @property
     def faulty_outputs(self) -> OutputsChange | None:
-        """What the outputs are worth now when they are wrong or drift; None else."""
+        """The change after which the outputs are wrong or drift now; None if they don't."""
         return self.outputs_on(date.max)
 
     @property
@@ -148,21 +146,21 @@ class SiteSeries(Series):
 
 @dataclass(frozen=True, kw_only=True)
 class Site:
-    """Everything that the pages show."""
+    """The contents of all pages."""
 
     table: NightTable
     details: NightDetails
     #: Worst first.
     series: tuple[SiteSeries, ...]
     groups: tuple[ChangeGroup, ...]
-    #: What 'history changes' reports, also where it began before these nights.
-    news: tuple[FoundChange, ...]
-    #: Those that nobody expected and those that are wrong first.
+    #: The changes that 'history changes' reports, also those that began before these nights.
+    news: tuple[LatencyChange, ...]
+    #: Unexpected ones first, then wrong ones before drifted ones.
     faulty_outputs: tuple[OutputsChange, ...]
     #: Newest first.
     campaigns: tuple[CampaignAnswer, ...]
-    #: Of each campaign what changes when its report does. They are of the moment before the rest
-    #: was read: later ones differ when something changes meanwhile.
+    #: A change token per campaign's report. They are read first: a change during the rest of the
+    #: reading makes later ones differ.
     marks: Mapping[CampaignId, str]
     #: Whether a server shows it, with the live page of the farm beside it.
     is_live: bool = False
@@ -181,7 +179,7 @@ class Site:
     def _shown(self) -> Collection[SeriesKey]:
         return frozenset(self.table.series)
 
-    def nights_of(self, series: SiteSeries) -> list[NightFigure]:
+    def night_figures(self, series: SiteSeries) -> list[NightFigure]:
         """Return the nights of a series that have a figure, oldest first."""
         place, details = series.place, self.details
         of_series, of_night, ids = details.campaigns
@@ -217,8 +215,8 @@ class Site:
             page=f"series/{row.page}",
         )
 
-    def change_answer(self, change: FoundChange) -> ChangeAnswer:
-        """Return a change as the API has it; a series without a figure in these nights has no page."""
+    def change_answer(self, change: LatencyChange) -> ChangeAnswer:
+        """Return a change as the API has it; a series without figures in these nights has no page."""
         series = change.series
         return answer_of(
             ChangeAnswer,
@@ -233,8 +231,10 @@ class Site:
     @cached_property
     def change_answers(self) -> Sequence[ChangeAnswer]:
         """All changes, the newest first and of a night the largest first."""
-        found = [self.change_answer(change) for row in self.series for change in row.changes]
-        return sorted(found, key=lambda item: (item.night, abs(math.log(item.ratio))), reverse=True)
+        answers = [self.change_answer(change) for row in self.series for change in row.changes]
+        return sorted(
+            answers, key=lambda item: (item.night, abs(math.log(item.ratio))), reverse=True
+        )
 
     @property
     def has_virtual(self) -> bool:
@@ -254,34 +254,38 @@ def _finite(value: float) -> float | None:
 
 
 def gather(store: Store, *, since: date | None) -> Site:
-    """Return what the pages show."""
-    campaigns, counting = store.campaigns(), campaign_nights(store)
-    nights = sorted({*counting.values()})
+    """Return the contents of the pages."""
+    campaigns, nights_by_campaign = store.campaigns(), campaign_nights(store)
+    nights = sorted({*nights_by_campaign.values()})
     first = since or (nights[-WINDOW_NIGHTS] if len(nights) > WINDOW_NIGHTS else date.min)
-    chosen = [item for item in campaigns if night_of(item.created_at, store.zone) >= first]
-    marks = report_marks(store, chosen)
-    only = counting.keys() & {item.campaign_id for item in chosen}
-    whole, points = read_nights(store, since=first)
+    shown_campaigns = [item for item in campaigns if night_of(item.created_at, store.zone) >= first]
+    marks = report_marks(store, shown_campaigns)
+    only = nights_by_campaign.keys() & {item.campaign_id for item in shown_campaigns}
+    full_table, points = read_nights(store, since=first)
     table = night_table(points, only=only, zone=store.zone)
     details = night_details(points, table)
-    found = find_regressions(store, Question(since=first), table=whole)
-    recent = found
-    # What is news may have begun on any of the newest ninety nights.
+    regressions = find_regressions(store, Question(since=first), table=full_table)
+    recent = regressions
+    # News may have begun on any of the newest ninety nights.
     if nights and first > nights[-WINDOW_NIGHTS:][0]:
-        recent = find_regressions(store, Question(), table=whole)
+        recent = find_regressions(store, Question(), table=full_table)
     series = sorted(
-        _series(store, table, details.is_trusted, found),
+        _series(store, table, details.is_trusted, regressions),
         key=lambda row: (-row.badness, row.key),
     )
     faulty = [item.faulty_outputs for item in series if item.faulty_outputs is not None]
     progress, sketches = store.progress(), points.series
     pairs = zip(points.campaign_at, points.series_at, strict=True)
-    virtual = {points.campaigns[at].campaign_id for at, of in pairs if sketches[of].is_virtual}
+    virtual = {
+        points.campaigns[campaign].campaign_id
+        for campaign, row in pairs
+        if sketches[row].is_virtual
+    }
     return Site(
         table=table,
         details=details,
         series=tuple(series),
-        groups=found.groups,
+        groups=regressions.groups,
         news=tuple(change for change in recent.changes if change.is_news),
         # The unexpected and the wrong ones first.
         faulty_outputs=tuple(
@@ -305,7 +309,7 @@ def gather(store: Store, *, since: date | None) -> Site:
                 origin=origin_of(item),
                 is_virtual=item.campaign_id in virtual,
             )
-            for item in chosen
+            for item in shown_campaigns
             for stored, planned, _ in (progress.get(item.campaign_id, Progress()),)
         ),
         marks=marks,
@@ -313,25 +317,28 @@ def gather(store: Store, *, since: date | None) -> Site:
 
 
 def _series(
-    store: Store, table: NightTable, trusted: NDArray[np.bool_], found: Regressions
+    store: Store, table: NightTable, trusted: NDArray[np.bool_], regressions: Regressions
 ) -> Iterator[SiteSeries]:
     """Yield every series of a table."""
-    known = read_series(store)
+    series_by_key = read_series(store)
     builds = store.builds()
     annotations = [
         item for item in store.annotations() if table.nights and item.night >= table.nights[0]
     ]
     updates = {
-        serial: _updates(seen, table, store.zone) for serial, seen in store.sightings().items()
+        serial: _updates(sightings, table, store.zone)
+        for serial, sightings in store.sightings().items()
     }
-    changes: dict[SeriesKey, list[FoundChange]] = defaultdict(list)
-    for change in sorted(found.changes, key=lambda item: item.night):
+    changes: dict[SeriesKey, list[LatencyChange]] = defaultdict(list)
+    for change in sorted(regressions.changes, key=lambda item: item.night):
         changes[change.series.key].append(change)
     outputs: dict[SeriesKey, list[OutputsChange]] = defaultdict(list)
-    for turn in sorted([*found.faulty_before, *found.outputs], key=lambda item: item.night):
+    for turn in sorted(
+        [*regressions.faulty_before, *regressions.outputs], key=lambda item: item.night
+    ):
         outputs[turn.series.key].append(turn)
     for place, key in enumerate(table.series):
-        series, row = known[key], table.latency_us[place]
+        series, row = series_by_key[key], table.latency_us[place]
         words = series.words
         last = int(np.flatnonzero(np.isfinite(row))[-1])
         events = [
@@ -360,11 +367,11 @@ def _series(
 
 
 def _updates(
-    seen: Sequence[DeviceSighting], table: NightTable, zone: tzinfo | None
+    sightings: Sequence[DeviceSighting], table: NightTable, zone: tzinfo | None
 ) -> list[SiteEvent]:
-    """Return what became another thing on a device within the nights."""
+    """Return the updates of a device's system within the nights."""
     events = []
-    for before, after in pairwise(seen):
+    for before, after in pairwise(sightings):
         night = night_of(after.at, zone)
         changed = [f"{name} {old} -> {new}" for name, old, new in system_differences(before, after)]
         if changed and table.nights and night >= table.nights[0]:
@@ -384,14 +391,14 @@ def _contents(table: NightTable, place: int, builds: Mapping[str, Build]) -> Ite
 
 
 def report_marks(store: Store, campaigns: Sequence[Campaign]) -> Mapping[CampaignId, str]:
-    """Return of each campaign what its report depends on, as a hash: how far it is, and what was
-    read from its runs.
+    """Return a change token per campaign: a hash of all that its report depends on, such as its
+    progress and the readings of its runs.
     """
     progress = store.progress()
     readings = store.readings([item.campaign_id for item in campaigns])
     marks = {}
     for item in campaigns:
-        told = (
+        parts = (
             __version__,
             _templates_key(),
             item.name,
@@ -402,18 +409,18 @@ def report_marks(store: Store, campaigns: Sequence[Campaign]) -> Mapping[Campaig
             readings.get(item.campaign_id, ""),
         )
         marks[item.campaign_id] = hashlib.sha256(
-            repr(told).encode(errors="surrogatepass")
+            repr(parts).encode(errors="surrogatepass")
         ).hexdigest()
     return marks
 
 
 def first_night(since: str, workspace: Workspace) -> date | None:
     """Return the night that ``--since`` means, None for the newest ninety; raises UsageError."""
-    return night_meant(since, workspace, "--since") if since else None
+    return parse_night(since, workspace, "--since") if since else None
 
 
 @cache
 def _templates_key() -> str:
-    """Return a hash of all templates: with another one, pages look another way."""
+    """Return a hash of all templates: pages change with it."""
     files = sorted((data_folder("reports") / "templates").iterdir())
     return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()

@@ -1,11 +1,11 @@
-"""The web application: pages from a source, and what keeps strangers and other sites' scripts away
-from them.
+"""The web application: pages from a source, and their protection from strangers and from other
+sites' scripts.
 
-Only GET and HEAD are answered, and only for names that the source knows: no path of a request is
-ever a file's. What changes something is part of the API (api.py), and needs the token in a header
-of its own. A request must name a host that this server is known by, so that a site which lets its
-own name point here (DNS rebinding) gets nothing. Pages load nothing from elsewhere, and their
-policy forbids them to.
+Only GET and HEAD are answered, and only for paths that the source has: no path of a request is
+ever a file's. Requests that change something are part of the API (api.py) and need the token in a
+header of their own. A request must name one of this server's host names, so that a site whose name
+points here (DNS rebinding) gets nothing. Pages load nothing from elsewhere, and their policy
+forbids it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from orchestrator.errors import BenchfarmError, UsageError
 from orchestrator.extensions.history import api
 from orchestrator.extensions.history import pages as site_pages
-from orchestrator.extensions.history.farm_now import FarmNow, Kept
+from orchestrator.extensions.history.farm_now import Cached, FarmNow
 from orchestrator.extensions.history.site import Site, first_night, gather, report_marks
 from orchestrator.frozen import frozen
 from orchestrator.plugins import Workspace
@@ -46,18 +46,17 @@ from orchestrator.records.case import CampaignId
 from orchestrator.tables.html import script_hash
 
 _COOKIE: Final = "benchfarm-token"
-#: At once, and never more than a quarter of the descriptors that the process may have: the rest is
-#: for what is measured beside it.
-_MOST_CONNECTIONS: Final = 64
-#: What a host and its port look like in a request: a name, an address, or an IPv6 address in
-#: brackets.
+#: Open connections, at most; and at most a quarter of the process' descriptors: the rest is for
+#: measurements in the same process.
+_MAX_CONNECTIONS: Final = 64
+#: A host and its port in a request: a name, an address, or an IPv6 address in brackets.
 _HOST: Final = re.compile(r"(?:\[(?P<v6>[0-9a-f:.]+)\]|(?P<name>[^:\[\]\s]+))(?::[0-9]{1,5})?")
-#: After this time a browser asks again for what couldn't be read, seconds.
-_AGAIN_S: Final = 5
-#: For a request to come whole, and for the one who asked to read on.
+#: Seconds after which a browser retries a page that couldn't be read.
+_RETRY_S: Final = 5
+#: Timeout for a whole request, and for the client to read on, seconds.
 _REQUEST_S: Final = 10.0
-#: Of what a request that changes something brings along.
-_MOST_BYTES: Final = 64 * 1024
+#: Body of a request that changes something, at most.
+_MAX_BYTES: Final = 64 * 1024
 _MEDIA_TYPES: Final = {
     "html": "text/html; charset=utf-8",
     "css": "text/css; charset=utf-8",
@@ -75,26 +74,26 @@ _CLOSED: Final = "default-src 'none'; base-uri 'none'; form-action 'none'; frame
 
 @frozen
 class ServedPage:
-    """What is sent for one path."""
+    """The response for one path."""
 
     content: bytes
     media_type: str
     policy: str = _CLOSED
-    #: Of the content; a browser that has it gets no second copy.
+    #: The content's ETag.
     tag: str = ""
 
 
-def page_of(path: str, content: bytes, *, script: str = "", asks: bool = False) -> ServedPage:
+def make_page(path: str, content: bytes, *, script: str = "", asks: bool = False) -> ServedPage:
     """Return a page with its policy.
 
-    ``script``: the policy's word for the script that the page's template has; never made of the
-    page itself, whose data may have brought one along. Without it only scripts of their own files
-    are run. ``asks``: whether these may ask this server.
+    ``script``: the policy's hash of the template's script; never computed from the page, whose data
+    may contain a script. Without it only script files run. ``asks``: whether scripts may send
+    requests to this server.
     """
     ending = path.rpartition(".")[2]
-    # A report's own script, style sheet and bars' widths stand on the page.
-    own = f" {script}; style-src 'self' 'unsafe-inline'" if script else "; style-src 'self'"
-    policy = f"script-src 'self'{own}; img-src 'self' data:"
+    # A report has its script, its style sheet and its bars' widths inline.
+    styles = f" {script}; style-src 'self' 'unsafe-inline'" if script else "; style-src 'self'"
+    policy = f"script-src 'self'{styles}; img-src 'self' data:"
     if asks:
         policy += "; connect-src 'self'"
     return ServedPage(
@@ -107,25 +106,25 @@ def page_of(path: str, content: bytes, *, script: str = "", asks: bool = False) 
 
 @frozen
 class Access:
-    """Who may ask."""
+    """The access rules of the server."""
 
     #: Names and addresses that a request may name as its host, beside loopback's.
     hosts: Collection[str] = ()
-    #: Whether any address, not name, may be named: for a server that listens on all of them.
+    #: Whether a request may name any address: for a server that listens on all of them.
     any_address: bool = False
-    #: Empty: nobody is asked for one, and nothing can be changed.
+    #: Empty: reading needs no token, and nothing can be changed.
     token: str = ""
-    #: Whether who hasn't the token may read, too.
+    #: Whether reading needs no token.
     anyone_reads: bool = False
 
     def knows(self, header: str) -> bool:
         """Whether a request's Host header names this server."""
         name = _host_name(header)
-        known = {"localhost", "127.0.0.1", "::1", *(host.lower() for host in self.hosts)}
-        return name in known or (self.any_address and is_address(name))
+        names = {"localhost", "127.0.0.1", "::1", *(host.lower() for host in self.hosts)}
+        return name in names or (self.any_address and is_address(name))
 
     def admits(self, request: Request) -> bool:
-        """Whether a request brings the token; every comparison takes the same time."""
+        """Whether a request may read; every comparison of the token takes the same time."""
         if not self.token or self.anyone_reads:
             return True
         has_token = self.lets_steer(request)
@@ -133,13 +132,13 @@ class Access:
 
     @property
     def reading_key(self) -> str:
-        """What a browser keeps in the token's place: every port of this host gets its cookies, and
-        it only reads.
+        """The cookie's value. It isn't the token, as every port of this host gets cookies; it only
+        allows reading.
         """
         return hmac.new(self.token.encode(), b"benchfarm: reading", hashlib.sha256).hexdigest()
 
     def lets_steer(self, request: Request) -> bool:
-        """Whether a request brings the token in the header that no other site's script can send."""
+        """Whether a request has the token in the header that no other site's script can send."""
         scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
         return bool(self.token) and scheme.lower() == "bearer" and same(self.token, bearer)
 
@@ -165,8 +164,8 @@ def is_loopback(host: str) -> bool:
 
 def _host_name(header: str) -> str:
     """Return the name of ``name:port``, of ``[address]:port`` the address; empty for anything else."""
-    found = _HOST.fullmatch(header.strip().lower())
-    return (found["v6"] or found["name"]) if found is not None else ""
+    match = _HOST.fullmatch(header.strip().lower())
+    return (match["v6"] or match["name"]) if match is not None else ""
 
 
 def make_app(
@@ -180,8 +179,8 @@ def make_app(
     Args:
         page_at: returns the page of a path without its leading ``/``, None for none; called from
             several threads.
-        access: who may ask.
-        api_app: what answers under ``api.PATH``.
+        access: the access rules.
+        api_app: the application under ``api.PATH``.
     """
     app = FastAPI(title="benchfarm", docs_url=None, redoc_url=None, openapi_url=None)
     if api_app is not None:
@@ -199,12 +198,12 @@ def make_app(
 
     @app.exception_handler(BenchfarmError)
     async def _unread(_: Request, error: BenchfarmError) -> Response:
-        # A browser asks again by itself: what is away now may be back.
+        # A browser retries by itself: the store may be back.
         text = (
-            f"These pages can't be read now: {error}\n\nThis page asks again every {_AGAIN_S} s.\n"
+            f"These pages can't be read now: {error}\n\nThis page asks again every {_RETRY_S} s.\n"
         )
         return PlainTextResponse(
-            text, status_code=503, headers={"Retry-After": f"{_AGAIN_S}", "Refresh": f"{_AGAIN_S}"}
+            text, status_code=503, headers={"Retry-After": f"{_RETRY_S}", "Refresh": f"{_RETRY_S}"}
         )
 
     @app.api_route("/{path:path}", methods=["GET", "HEAD"])
@@ -223,7 +222,7 @@ def make_app(
 
 
 def _refusal(request: Request, access: Access) -> Response | None:
-    """Return what a request gets instead of a page; None for one that may pass."""
+    """Return the refusal of a request; None for one that may pass."""
     if not access.knows(request.headers.get("host", "")):
         return PlainTextResponse("This server isn't known by that name.\n", status_code=421)
     if api.changes_something(request.method, request.scope["path"]):
@@ -235,8 +234,8 @@ def _refusal(request: Request, access: Access) -> Response | None:
     if access.token and "token" in request.query_params:
         if not same(access.token, request.query_params["token"]):
             return _unknown()
-        # The token leaves the address, so that it stands in no history and in no log. A proxy may
-        # serve these pages under a path of its own: the new address is relative to the old one.
+        # Remove the token from the address, so that no browser history and no log has it. The new
+        # address is relative: a proxy may serve these pages under a path of its own.
         response = RedirectResponse(
             f"./{quote(request.scope['path'].rpartition('/')[2])}", status_code=303
         )
@@ -259,10 +258,10 @@ def _refused_change(request: Request, access: Access) -> Response | None:
     if not access.lets_steer(request):
         return api.refusal(401, "this needs the token", "send it as 'Authorization: Bearer TOKEN'")
     length = request.headers.get("content-length", "0")
-    is_told = length.isdecimal() and len(length) <= 9
-    if "transfer-encoding" in request.headers or not is_told or int(length) > _MOST_BYTES:
+    has_length = length.isdecimal() and len(length) <= 9
+    if "transfer-encoding" in request.headers or not has_length or int(length) > _MAX_BYTES:
         return api.refusal(
-            413, f"a request may bring {_MOST_BYTES} bytes along, and says how many it brings"
+            413, f"a request may bring {_MAX_BYTES} bytes along, and says how many it brings"
         )
     return None
 
@@ -277,7 +276,7 @@ def _unknown() -> Response:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a listening socket, port 0 being any that is free; raises UsageError."""
+    """Return a listening socket; port 0 takes a free one. Raises UsageError."""
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         return socket.create_server((host, port), family=family)
@@ -289,12 +288,12 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 class _Guarded(H11Protocol):
-    """A connection that is closed when it asks for nothing or doesn't read for a time, and when
+    """A connection that is closed when it is idle or its client doesn't read for a time, and when
     there are too many and it is the oldest.
     """
 
     begun_s = 0.0
-    #: Bytes that waited for the one who asked when this was last looked at.
+    #: Bytes that the client hadn't read at the last check.
     _unread = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -302,14 +301,14 @@ class _Guarded(H11Protocol):
         super().connection_made(transport)
         self.begun_s = self.loop.time()
         self._later = self.loop.call_later(_REQUEST_S, self._end_idle)
-        # What was aborted is among them for a moment yet.
+        # Aborted ones stay in the list for a moment.
         connections = (item for item in self.connections if isinstance(item, _Guarded))
-        there = [item for item in connections if not item.transport.is_closing()]
-        if len(there) > _most_connections():
-            min(there, key=lambda item: item.begun_s).drop()
+        open_connections = [item for item in connections if not item.transport.is_closing()]
+        if len(open_connections) > _max_connections():
+            min(open_connections, key=lambda item: item.begun_s).drop()
 
     def drop(self) -> None:
-        """End the connection at once; what it didn't read is forgotten, by the system too."""
+        """End the connection at once; the system drops unread bytes, too."""
         linger = struct.pack("ii", 1, 0)
         self.transport.get_extra_info("socket").setsockopt(
             socket.SOL_SOCKET, socket.SO_LINGER, linger
@@ -330,23 +329,23 @@ class _Guarded(H11Protocol):
             self._later = self.loop.call_later(_REQUEST_S, self._end_idle)
 
 
-def _most_connections() -> int:
-    """Return how many connections are held at once."""
+def _max_connections() -> int:
+    """Return the maximum number of open connections."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return (
-        _MOST_CONNECTIONS
+        _MAX_CONNECTIONS
         if soft == resource.RLIM_INFINITY
-        else max(1, min(_MOST_CONNECTIONS, soft // 4))
+        else max(1, min(_MAX_CONNECTIONS, soft // 4))
     )
 
 
-def server_of(app: FastAPI) -> uvicorn.Server:
-    """Return a server that says nothing about itself; ``should_exit`` ends it."""
+def make_server(app: FastAPI) -> uvicorn.Server:
+    """Return a server without identifying headers; ``should_exit`` ends it."""
     config = uvicorn.Config(
         app,
         http=_Guarded,
-        # What strangers send fills no log; a system without descriptors has an error a second for
-        # each of the backlog.
+        # Requests of strangers fill no log. The backlog is small: without free descriptors, each
+        # connection in it logs an error a second.
         log_level="error",
         access_log=False,
         server_header=False,
@@ -356,58 +355,57 @@ def server_of(app: FastAPI) -> uvicorn.Server:
     return uvicorn.Server(config)
 
 
-_KEPT_REPORTS: Final = 8
-#: How many times as long as gathering it took is shown what the pages show.
+_CACHED_REPORTS: Final = 8
+#: The pages' contents are used for this many times the time that gathering them took.
 _AGE_FACTOR: Final = 10.0
 
 
 class LivePages:
-    """The pages of a store as it is now; gathered again when something was stored, or read again,
-    since.
+    """The pages of a store as it is now; gathered again when something was stored or a run was read
+    again.
     """
 
     def __init__(self, workspace: Workspace, farm: FarmNow, *, since: str) -> None:
-        """``since``: of ``serve``; the nights of "30d" are other ones each night."""
+        """``since``: the option of ``serve``; the nights of "30d" change every night."""
         self._workspace = workspace
         self._farm = farm
         self._since = since
-        self._kept = Kept(self._gather, age_factor=_AGE_FACTOR)
-        #: What of the store says, with each report's mark, whether what was gathered is still so.
-        self._seen: object = None
-        #: Pages are made one after the other.
+        self._cached = Cached(self._gather, age_factor=_AGE_FACTOR)
+        #: The state of the store that, with the reports' change tokens, shows a change.
+        self._state: object = None
+        #: Pages are rendered one after the other.
         self._lock = threading.Lock()
-        self._report = lru_cache(maxsize=_KEPT_REPORTS)(self._made_report)
-        #: The changes that the farm's page has, and of which night and campaigns.
+        self._report = lru_cache(maxsize=_CACHED_REPORTS)(self._make_report)
+        #: The changes on the farm's page, and the state of night and campaigns that they are of.
         self._changes: tuple[object, Sequence[ChangeAnswer]] = (None, ())
 
     def page(self, path: str) -> ServedPage | None:
         """Return the page of a path, None when there is none."""
         if path in {"farm", "farm/now"}:
             farm = self._farm_page(is_part=path != "farm")
-            return page_of("farm.html", farm.encode(), asks=True)
-        # The farm's page needs them while the store can't be read.
+            return make_page("farm.html", farm.encode(), asks=True)
+        # The farm's page needs these files while the store can't be read.
         if path in (shared := site_pages.shared_files()):
-            return page_of(path, shared[path].encode())
+            return make_page(path, shared[path].encode())
         path = f"{path}index.html" if path in {"", "campaigns/"} else path
         site = self.site()
         reports = {item.page: CampaignId(item.campaign_id) for item in site.campaigns}
         with self._lock:
             if path in reports:
                 content = self._report(reports[path], site.marks[reports[path]])
-                return page_of(path, content, script=script_hash("report"))
+                return make_page(path, content, script=script_hash("report"))
             make = site_pages.all_pages(self._workspace, site).get(path)
-            return page_of(path, make().encode()) if make is not None else None
+            return make_page(path, make().encode()) if make is not None else None
 
     def site(self) -> Site:
-        """Return what the pages show now."""
-        return self._kept.now()
+        """Return the pages' contents now."""
+        return self._cached.now()
 
     def _farm_page(self, *, is_part: bool) -> str:
         """Return the farm's page.
 
-        Changes are looked for again when a campaign was begun, ended or hidden, or somebody expected
-        or confirmed a change: that reads the whole history, and every page that is open asks again
-        and again.
+        Changes are computed again when a campaign began, ended or was hidden, or when a change was
+        expected or confirmed: that reads the whole history, and every open page polls.
         """
         farm, store = self._farm.read(), self._workspace.store
         with suppress(BenchfarmError):
@@ -421,34 +419,34 @@ class LivePages:
                     list(store.confirmations()),
                 )
                 if mark != self._changes[0]:
-                    # What is kept may be of before the mark.
-                    self._changes = (mark, recent_changes(self._kept.now(is_fresh=True)))
+                    # The cached site may be older than the mark.
+                    self._changes = (mark, recent_changes(self._cached.now(is_fresh=True)))
         now = self._workspace.clock.now()
         return site_pages.farm_page(farm, self._changes[1], now, is_part=is_part)
 
-    def _made_report(self, campaign_id: CampaignId, _mark: str) -> bytes:
+    def _make_report(self, campaign_id: CampaignId, _mark: str) -> bytes:
         return site_pages.campaign_html(self._workspace, campaign_id).encode()
 
     def _gather(self, before: Site | None) -> Site:
-        """Return what was known, unless something was stored, or read again, since."""
+        """Return the site: ``before`` unless something was stored or a run was read again since."""
         store, first = self._workspace.store, first_night(self._since, self._workspace)
         campaigns = store.campaigns()
-        names = [item.campaign_id for item in campaigns]
-        seen = (first, names, list(store.annotations()), list(store.confirmations()))
-        if before is not None and seen == self._seen:
-            shown = [item for item in campaigns if item.campaign_id in before.marks]
-            if report_marks(store, shown) == before.marks:
+        campaign_ids = [item.campaign_id for item in campaigns]
+        state = (first, campaign_ids, list(store.annotations()), list(store.confirmations()))
+        if before is not None and state == self._state:
+            campaigns_before = [item for item in campaigns if item.campaign_id in before.marks]
+            if report_marks(store, campaigns_before) == before.marks:
                 return before
         site = replace(gather(store, since=first), is_live=True)
-        self._seen = seen
+        self._state = state
         return site
 
 
 def recent_changes(site: Site) -> list[ChangeAnswer]:
-    """Return the changes that began or went away in the last nights and that nobody expected or
-    refuted; what happened last first, and of a night the largest.
+    """Return the changes that began or ended in the last nights, without expected and refuted ones;
+    the latest first, and of a night the largest.
     """
-    passed = {"expected", "refuted"}
-    found = [change for change in site.news if change.state not in passed]
-    found.sort(key=lambda item: (item.ended or item.night, abs(math.log(item.ratio))), reverse=True)
-    return [site.change_answer(change) for change in found]
+    hidden_states = {"expected", "refuted"}
+    news = [change for change in site.news if change.state not in hidden_states]
+    news.sort(key=lambda item: (item.ended or item.night, abs(math.log(item.ratio))), reverse=True)
+    return [site.change_answer(change) for change in news]

@@ -22,7 +22,7 @@ from orchestrator.cli.output import write_line
 from orchestrator.engine.events import DeviceNote
 from orchestrator.errors import UsageError
 from orchestrator.extensions.history import web
-from orchestrator.extensions.history.cli import Listening, access_of, address_of
+from orchestrator.extensions.history.cli import Listening, http_address, make_access
 from orchestrator.extensions.history.farm_now import FarmNow
 from orchestrator.extensions.history.metrics import Numbers
 from orchestrator.records.case import Serial
@@ -40,33 +40,34 @@ def settings(home: Path, **environ: str) -> Settings:
 def test_another_address_needs_a_token_and_nothing_is_served_without(tmp_path: Path) -> None:
     for host in ("0.0.0.0", "::", "192.0.2.1", "farm.example"):
         with pytest.raises(UsageError, match="needs a token"):
-            access_of(settings(tmp_path), Listening(host=host))
+            make_access(settings(tmp_path), Listening(host=host))
         assert (
-            access_of(settings(tmp_path, BENCHFARM_TOKEN=TOKEN), Listening(host=host)).token
+            make_access(settings(tmp_path, BENCHFARM_TOKEN=TOKEN), Listening(host=host)).token
             == TOKEN
         )
-    assert access_of(settings(tmp_path), Listening()).token == ""
+    assert make_access(settings(tmp_path), Listening()).token == ""
 
 
 def test_a_token_comes_from_option_file_or_environment_and_is_never_short(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text(f"{TOKEN}\n")
     known = settings(tmp_path, BENCHFARM_TOKEN="another-token-long-enough")
-    assert access_of(known, Listening(token_file=file)).token == TOKEN
+    assert make_access(known, Listening(token_file=file)).token == TOKEN
     assert (
-        access_of(known, Listening(token="an-option-long-enough")).token == "an-option-long-enough"
+        make_access(known, Listening(token="an-option-long-enough")).token
+        == "an-option-long-enough"
     )
-    assert len(access_of(known, Listening(token="new")).token) >= 24
+    assert len(make_access(known, Listening(token="new")).token) >= 24
     for wrong, told in (("short", "16 letters"), ("", "16 letters"), ("ü" * 20, "ASCII")):
         file.write_text(wrong)
         with pytest.raises(UsageError, match=told):
-            access_of(known, Listening(token_file=file))
+            make_access(known, Listening(token_file=file))
     with pytest.raises(UsageError, match="No such file"):
-        access_of(known, Listening(token_file=tmp_path / "none"))
+        make_access(known, Listening(token_file=tmp_path / "none"))
     with pytest.raises(UsageError, match="--anyone-reads"):
-        access_of(settings(tmp_path), Listening(anyone_reads=True))
+        make_access(settings(tmp_path), Listening(anyone_reads=True))
     with pytest.raises(UsageError, match="two tokens"):
-        access_of(known, Listening(token=TOKEN, token_file=file))
+        make_access(known, Listening(token=TOKEN, token_file=file))
 
 
 def test_a_source_that_can_t_be_read_is_told_and_the_others_stay(tmp_path: Path) -> None:
@@ -95,7 +96,7 @@ def test_each_line_of_a_log_is_one_object_whatever_it_tells(
 @contextmanager
 def answering(app: FastAPI, listening: socket.socket) -> Iterator[uvicorn.Server]:
     """Answer requests in a thread while the context lasts."""
-    server = web.server_of(app)
+    server = web.make_server(app)
     thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
     thread.start()
     try:
@@ -123,7 +124,7 @@ from orchestrator.extensions.history import web
 hello = web.ServedPage(content=b"hello", media_type="text/plain")
 with web.listen("127.0.0.1", 0) as listening:
     print(listening.getsockname()[1], flush=True)
-    server = web.server_of(web.make_app(lambda path: hello, access=web.Access()))
+    server = web.make_server(web.make_app(lambda path: hello, access=web.Access()))
     threading.Thread(target=server.run, args=([listening],), daemon=True).start()
     sys.stdin.readline()
     opened = [open("/dev/null") for _ in range(30)]
@@ -179,7 +180,7 @@ def test_who_asks_and_never_reads_keeps_nobody_out() -> None:
         stack.enter_context(answering(app, listening))
         for _ in range(110):
             stack.enter_context(connected(listening.getsockname()))
-        with urllib.request.urlopen(f"{address_of(listening)}/metrics", timeout=60) as answer:
+        with urllib.request.urlopen(f"{http_address(listening)}/metrics", timeout=60) as answer:
             assert len(answer.read()) == len(PAGE.content)
 
 

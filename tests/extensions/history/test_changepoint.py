@@ -21,8 +21,10 @@ SEED = 20261122
 
 
 def partition(values: np.ndarray, lengths: np.ndarray, penalty: float) -> list[list[int]]:
-    found = best_cuts(values, lengths, penalty=penalty, memory=np.zeros(len(values)))
-    return [walked_back(found[:, at], length) for at, length in enumerate(lengths.tolist())]
+    came_from = best_cuts(values, lengths, penalty=penalty, correlation=np.zeros(len(values)))
+    return [
+        walked_back(came_from[:, number], length) for number, length in enumerate(lengths.tolist())
+    ]
 
 
 def series(generator: np.random.Generator, nights: int = 90, noise: float = 0.01) -> np.ndarray:

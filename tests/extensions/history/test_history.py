@@ -17,7 +17,7 @@ def test_markdown_takes_no_markup_from_names() -> None:
         groups=(ChangeGroup(sentence=sentence, members=(), series=1),),
     )
     assert r"### mobile\*net\* \[x\]\(javascript:1\) \`b\` &lt;img&gt; on a\_b\_c\|d" in _rendered(
-        Changes(found=found, fails=False), "markdown"
+        Changes(regressions=found, fails=False), "markdown"
     )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import UsageError
-from orchestrator.extensions.history.notifying import receiver_of, send
+from orchestrator.extensions.history.notifying import find_receiver, send
 from orchestrator.plugins import Message, Receiver, Settings
 
 TEXT = "2 changes, in 1 series\n\n..a line that begins with a dot: Größe\n"
@@ -37,7 +37,7 @@ def server() -> Iterator[Server]:
 
 def to(address: str) -> Receiver:
     settings = Settings.from_environment({}, home=Path("/nowhere"))
-    return receiver_of(address, settings)
+    return find_receiver(address, settings)
 
 
 def test_a_server_that_does_not_answer_is_abandoned(server: Server) -> None:

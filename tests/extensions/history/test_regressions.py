@@ -15,7 +15,7 @@ import pytest
 
 from orchestrator.app.workspace import Workspace
 from orchestrator.errors import UsageError
-from orchestrator.extensions.history.changes import find_changes, status_of
+from orchestrator.extensions.history.changes import find_changes, rerun_status
 from orchestrator.extensions.history.farm_now import FarmNow
 from orchestrator.extensions.history.metrics import Numbers
 from orchestrator.extensions.history.pages import farm_page
@@ -24,7 +24,7 @@ from orchestrator.extensions.history.regressions import (
     Regressions,
     find_regressions,
     fits,
-    night_meant,
+    parse_night,
 )
 from orchestrator.extensions.history.site import gather
 from orchestrator.extensions.history.web import LivePages, recent_changes
@@ -295,7 +295,7 @@ def test_a_rerun_refutes_what_its_interval_leaves_out(
     outcome: str, low: float | None, high: float | None, ratio: float, status: str
 ) -> None:
     verdict = ComparisonVerdict(outcome=ComparisonOutcome(outcome), low=low, high=high)
-    assert status_of(verdict, ratio) is ConfirmationStatus(status)
+    assert rerun_status(verdict, ratio) is ConfirmationStatus(status)
 
 
 def test_a_slowdown_is_told_beside_a_later_change_that_is_expected_or_small() -> None:
@@ -392,10 +392,14 @@ def test_what_has_no_figure_of_late_is_told_and_nothing_at_all_fails(tmp_path: P
     )
     with workspace_of(tmp_path, store) as workspace:
         done = find_changes(workspace, Question())
-        assert (len(done.found.silent), done.found.nights, done.fails) == (8, NIGHTS, False)
-        assert {series.case.serial for series in done.found.silent} == {"P0", "P1"}
+        assert (len(done.regressions.silent), done.regressions.nights, done.fails) == (
+            8,
+            NIGHTS,
+            False,
+        )
+        assert {series.case.serial for series in done.regressions.silent} == {"P0", "P1"}
         done = find_changes(workspace, Question(selections=("serial=P2",)))
-        assert (done.found.series, done.fails) == (0, True)
+        assert (done.regressions.series, done.fails) == (0, True)
         assert done.nothing.startswith("nothing was looked at")
     # A night of which all was rejected is one without a figure, too.
     store = weeks(is_rejected=lambda serial, night: night >= late)
@@ -550,12 +554,12 @@ def test_selections_take_keys_and_words(selection: str, expected: bool) -> None:
 def test_moments_are_spans_or_dates(tmp_path: Path) -> None:
     settings = Settings.from_environment({}, home=tmp_path)
     with Workspace(settings, store=MemoryStore()) as workspace:
-        assert night_meant("2026-03-09", workspace, "--since") == date(2026, 3, 9)
-        spans = {night_meant(text, workspace, "--since") for text in ("2w", "14d")}
+        assert parse_night("2026-03-09", workspace, "--since") == date(2026, 3, 9)
+        spans = {parse_night(text, workspace, "--since") for text in ("2w", "14d")}
         assert len(spans) == 1
         for text in ("soon", "2026-13-09", "9999999d"):
             with pytest.raises(UsageError, match=f"--since '{text}' isn't a date"):
-                night_meant(text, workspace, "--since")
+                parse_night(text, workspace, "--since")
 
 
 def compared(store: Store, case: Case, night: int, *codes: str) -> None:

@@ -15,8 +15,8 @@ def lab(noise: float, nights: int = 60) -> np.ndarray:
 def test_a_quiet_lab_finds_small_steps_soon_and_a_noisy_one_only_large_ones() -> None:
     quiet, noisy = ({item.step: item for item in detections(lab(noise))} for noise in (0.004, 0.04))
     assert quiet.keys() == set(STEPS)
-    assert quiet[1.05].found == quiet[1.05].series == 6
+    assert quiet[1.05].detected == quiet[1.05].series == 6
     assert quiet[1.05].delay is not None
     assert quiet[1.05].delay <= 3
-    assert noisy[1.03].found < quiet[1.03].found
-    assert noisy[1.20].found >= noisy[1.03].found
+    assert noisy[1.03].detected < quiet[1.03].detected
+    assert noisy[1.20].detected >= noisy[1.03].detected

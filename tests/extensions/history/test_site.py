@@ -158,7 +158,7 @@ def test_outputs_that_turned_wrong_before_the_nights_shown_are_wrong_on_each_of_
     assert site.series[0] is wrong
     assert [item.after for item in site.faulty_outputs] == ["wrong", "drift"]
     for row, verdict in ((wrong, "wrong"), (drifting, "drift")):
-        nights = site.nights_of(row)
+        nights = site.night_figures(row)
         assert len(nights) == NIGHTS - DRIVER
         assert not any(night.is_clean for night in nights)
         page = site_pages.series_page(site, row)
