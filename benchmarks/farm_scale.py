@@ -99,7 +99,7 @@ def measure(url: str, *, hosts: int, phones: int, ended: int, idle_s: float) -> 
         }
 
         def beat(name: str) -> None:
-            queues[name].beat(name, benchfarm_version="1", note="")
+            queues[name].heartbeat(name, benchfarm_version="1", note="")
 
         together([partial(beat, name) for name in names])
         with spent("the first look of every host", hosts):

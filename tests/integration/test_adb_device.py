@@ -203,7 +203,7 @@ def look(
     )
 
     def look(known: Mapping[str, Announced], busy: Collection[str] = ()) -> Mapping[str, Announced]:
-        phones._known = known
+        phones._phones = known
         return phones.check(busy)
 
     return look

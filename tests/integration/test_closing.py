@@ -230,7 +230,7 @@ def test_cancelling_closes_what_had_begun_and_waits_and_leaves_what_runs_to_its_
         begin(queue, "A", host="two")
         with Workspace(shared) as workspace:
             result = submissions.cancel(workspace, queue, NIGHT, [])
-    said = "night: 1 job cancelled, 1 being stopped; what was left of 1 that had begun is abandoned"
+    said = "night: 1 job cancelled, 1 being stopped; the remaining runs of 1 that had begun are abandoned"
     assert result.text == said
     assert open_ones(shared) == {"night_A"}
 

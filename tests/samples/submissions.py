@@ -42,7 +42,7 @@ def submit(queue: FarmQueue, *serials: str, name: str = "night", **changes: Any)
 
 def host_lives(queue: FarmQueue, host: str, *, version: str = "1", note: str = "") -> None:
     """Have a host that is played be heard."""
-    queue.beat(host, benchfarm_version=version, note=note)
+    queue.heartbeat(host, benchfarm_version=version, note=note)
 
 
 def begin(queue: FarmQueue, serial: str, *, host: str) -> Delivery:

@@ -1,4 +1,4 @@
-"""``benchfarm farm``: plans for the phones of many hosts, steering it, and a host's worker."""
+"""``benchfarm farm``: plans for the phones of many hosts, control of the farm, a host's worker."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ from orchestrator.units import counted, format_bytes
 if TYPE_CHECKING:
     from orchestrator.plugins import Workspace
 
-#: As far as the database's integers go.
+#: The range of the database's integers.
 Priority = Annotated[
     int, opt("--priority", "Larger numbers run first.", min=-(2**31), max=2**31 - 1)
 ]
 #: Seconds between two polls of the queue.
 _WATCH_S: Final = 2.0
-#: Connections to the queue, at most: of all that a worker does beside its main work, and of that.
+#: Connections to the queue, at most: of a worker's jobs, and of its main loop.
 _CONNECTIONS: Final = 3
 _OWN_CONNECTIONS: Final = 2
-#: Of --dead-after, the share that two polls of the queue are apart at most: who is heard more
-#: rarely is soon taken for dead.
+#: Interval between two polls of the queue, at most, as a share of --dead-after: with rarer
+#: heartbeats a live host counts as dead.
 _POLL_SHARE: Final = 0.25
 
 
 @frozen
 class WorkerRequest:
-    """How a worker of a host works."""
+    """Options of a host's worker."""
 
     name: Annotated[
         str, opt("--name", "Name of this host in the farm (default: its network name).")
@@ -96,7 +96,7 @@ def worker(settings: Settings, request: WorkerRequest) -> CommandResult:
 
     with ExitStack() as stack:
         queue = stack.enter_context(FarmQueue(settings.store, connections=_CONNECTIONS))
-        # Its own: whatever the jobs fetch meanwhile, this host is heard.
+        # Its own connections: heartbeats don't wait for the jobs' transfers.
         own_queue = stack.enter_context(FarmQueue(settings.store, connections=_OWN_CONNECTIONS))
         opened = stack.enter_context(Workspace(settings))
         inventory = KeptInventory(opened.inventory_file)
@@ -143,8 +143,8 @@ def submit(
     done = submissions.submit(settings, plan, priority=priority, name=name or once, once=bool(once))
     phones = ", ".join(job.serial for job in done.jobs)
     if done.is_known:
-        what = counted(len(done.jobs), "job") if done.jobs else "its results are stored"
-        lines = [f"{done.submission}: submitted before, {what}"]
+        summary = counted(len(done.jobs), "job") if done.jobs else "its results are stored"
+        lines = [f"{done.submission}: submitted before, {summary}"]
     else:
         lines = [f"{done.submission}: {counted(len(done.jobs), 'job')} queued, for {phones}"]
     for other, serials in done.overlaps.items():
@@ -152,14 +152,14 @@ def submit(
     lines += _without_job(done.left_out)
     for serial, why in done.without_program.items():
         lines.append(f"{serial}: its host's own program is used: {why[0]}")
-    # 1 also where it names a phone that has no job, or means one that is away.
+    # 1 also when a named phone has no job, or a selected one is away.
     return CommandResult(
         text="\n".join(map(one_line, lines)), data=vars(done), exit_code=int(not done.is_whole)
     )
 
 
 def _without_job(left_out: Mapping[str, str]) -> list[str]:
-    """Return what is told of phones without a job."""
+    """Return a line per phone without a job."""
     return [f"{serial}: no job: {reason}" for serial, reason in left_out.items()]
 
 
@@ -197,8 +197,8 @@ def farm_status(
                 # The workers wait for the database, too.
                 if not watch:
                     raise
-                told = one_line(f"{error}; trying again")
-                tell(settings.log_format, "watch", told, level="warning")
+                message = one_line(f"{error}; trying again")
+                tell(settings.log_format, "watch", message, level="warning")
                 time.sleep(_WATCH_S)
                 continue
             is_open = any(job.status in {"waits", "runs"} for job in farm.jobs)
@@ -213,9 +213,9 @@ def farm_status(
 def _status(
     workspace: Workspace, farm: FarmAnswer, left_out: Mapping[str, str], *, is_one: bool
 ) -> CommandResult:
-    """Return the farm as tables; of one submission also what it lacks, by phone.
+    """Return the farm as tables; for one submission also its missing results, by phone.
 
-    ``left_out``: the phones that it means and that have no job -> why.
+    ``left_out``: the phones that it selects and that have no job -> the reason.
     """
     from orchestrator.app import time_limits
     from orchestrator.extensions.farm import submissions
@@ -223,13 +223,13 @@ def _status(
 
     campaigns = {CampaignId(job.campaign_id): job.serial for job in farm.jobs if is_one}
     without_result = {
-        campaigns[name]: given.without_result
-        for name, given in workspace.store.yields(list(campaigns)).items()
-        if given.without_result
+        campaigns[name]: counts.without_result
+        for name, counts in workspace.store.yields(list(campaigns)).items()
+        if counts.without_result
     }
     cut = time_limits.stored_left_out(workspace.store, list(campaigns))
     no_time_for = {campaigns[name]: items for name, items in cut.items()}
-    told = shown(
+    result = shown(
         hosts_table(farm),
         "",
         phones_table(farm, workspace.clock.now()),
@@ -243,7 +243,7 @@ def _status(
     is_lacking = is_one and any(job.status in {"failed", "cancelled"} for job in farm.jobs)
     data = {item.name: getattr(farm, item.name) for item in fields(farm)}
     return replace(
-        told,
+        result,
         data={
             **data,
             "left_out": left_out,
@@ -334,9 +334,9 @@ def clean(
     with FarmQueue(settings.store) as queue:
         contents = Contents(queue, settings.cache_folder)
         cleaned = contents.clean(older_than_s=older_than_s, is_trial=dry_run)
-    what = "would be deleted" if dry_run else "were deleted"
+    outcome = "would be deleted" if dry_run else "were deleted"
     size = format_bytes(cleaned.size_bytes)
     return DoneAnswer(
-        text=f"{cleaned.jobs} jobs and {cleaned.files} files ({size}) of the farm {what}",
+        text=f"{cleaned.jobs} jobs and {cleaned.files} files ({size}) of the farm {outcome}",
         data={"trial": dry_run, "farm": cleaned},
     )

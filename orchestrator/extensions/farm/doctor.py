@@ -1,4 +1,4 @@
-"""What keeps the farm from measuring tonight."""
+"""Checks of the farm for ``benchfarm doctor``: what keeps it from measuring tonight."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WRONG: Final = ("clash", "quarantined", "unusable")
 
 
 def of_farm(workspace: Workspace) -> list[Finding]:
-    """Return what the checks of the farm found; raises StoreError when its queue can't be asked."""
+    """Return the findings of the farm's checks; raises StoreError when its queue can't be read."""
     with FarmQueue(workspace.settings.store) as queue:
         farm = read_farm(workspace, queue)
         return run_checks(
@@ -39,15 +39,15 @@ def _queue(farm: FarmAnswer) -> Iterable[Finding]:
     yield ok("queue", f"jobs: {state_counts(job.status for job in farm.jobs) or 'none'}")
     if farm.lag_s > _LAG_S:
         text = f"a job has waited {format_duration(farm.lag_s)} though its phone is free"
-        yield problem("queue", text, "look at its host's worker: is it alive, what does it log?")
+        yield problem("queue", text, "check that its host's worker runs, and read its log")
     for job in farm.jobs:
         if job.status == "failed":
             text = f"{job.submission}: the job of {job.serial} failed: {job.note}"
             yield problem("queue", text, f"benchfarm farm status {job.submission}")
-    # One that a host announces may be away for its campaign alone.
+    # No host announces a phone with ``seen_at``. The state "away" may be that of a campaign only.
     there = {item.serial for item in farm.devices if item.seen_at is None}
-    if lost := {job.serial for job in farm.jobs if job.status == "waits"} - there:
-        text = f"jobs wait for phones that no host has: {', '.join(sorted(lost))}"
+    if unplugged := {job.serial for job in farm.jobs if job.status == "waits"} - there:
+        text = f"jobs wait for phones that no host has: {', '.join(sorted(unplugged))}"
         yield problem("queue", text, "plug them in, or 'benchfarm farm cancel SUBMISSION'")
 
 
@@ -72,7 +72,7 @@ def _hosts(farm: FarmAnswer) -> Iterable[Finding]:
             yield problem("hosts", text, step)
             continue
         if host.note:
-            step = f"mend that on {name}; its worker looks again"
+            step = f"fix that on {name}; its worker checks again"
             yield problem("hosts", f"{name}: {host.note}", step)
         if host.benchfarm_version != __version__:
             text = f"{name} has benchfarm {host.benchfarm_version}, this host {__version__}"
@@ -88,7 +88,7 @@ def _phones(farm: FarmAnswer) -> Iterable[Finding]:
             yield problem("phones", f"{phone.serial}: {phone.reason}", step)
         elif phone.state in _WRONG:
             text = f"{phone.serial} at {phone.host}: {phone.state}: {phone.reason}"
-            yield problem("phones", text, f"look at it at {phone.host}")
+            yield problem("phones", text, f"check it at {phone.host}")
         elif phone.state == "away" and phone.seen_at is not None:
             step = f"plug it in, or start its host's worker; gone for good: {forget}"
             yield warning("phones", f"{phone.serial} is away {phone.reason}", step)

@@ -1,6 +1,4 @@
-"""A job: one phone's part of a submission, which is a campaign of its own however often the job is
-delivered.
-"""
+"""Jobs: one phone's part of a submission, and one campaign, however often it is delivered."""
 
 from __future__ import annotations
 
@@ -51,10 +49,10 @@ from orchestrator.records.device import told_apart
 from orchestrator.records.plan import DeviceSelection, Plan
 from orchestrator.tables.escapes import one_line
 
-#: What another try, here or on another host, may mend.
+#: Errors that may not occur at another try, here or on another host.
 _PASSING: Final = (DeviceError, StoreError, HostStorageError, ArtifactError)
-#: Seconds until a job is tried again that this benchfarm can't read, that needs a program which
-#: another job declares otherwise, or a phone or campaign that somebody else uses.
+#: Seconds until the next try of a job: one that this benchfarm can't read, one whose program
+#: another job declares differently, and one whose phone or campaign is in use.
 _UNREADABLE_S: Final = 600.0
 _IN_USE_S: Final = 60.0
 _BUSY_S: Final = 5.0
@@ -62,7 +60,7 @@ _BUSY_S: Final = 5.0
 
 @frozen
 class Jobs:
-    """The jobs of a host: how one is done, and given up."""
+    """Runs and abandons the jobs of a host."""
 
     shared: Shared
     contents: Contents
@@ -71,35 +69,35 @@ class Jobs:
     say: Say
 
     def run(self, job: Delivery, cancelled: threading.Event) -> Ended:
-        """Do what is open of a job until it is done or the event is set; raises nothing.
+        """Run the remaining runs of a job until it is done or the event is set; raises nothing.
 
-        A phone that this host couldn't restore is named in the note.
+        The note names a phone that this host couldn't restore.
         """
         ended = self._run(job, cancelled)
         if ended.status == "done":
             return ended
-        # It may have stopped answering, which its server doesn't notice.
-        self.shared.asked.forget(job.serial)
+        # The phone may hang, which its adb server doesn't notice.
+        self.shared.known_phones.forget(job.serial)
         try:
             with self.shared.open() as workspace, workspace.lease.acquire(job.serial):
-                # By this host's journal: the phone may be out of reach.
+                # From this host's journal: the phone may be unreachable.
                 is_changed = job.serial in workspace.conditioner.unrestored()
         except HostStorageError as error:
             return replace(ended, note=one_line(f"{ended.note}; {error}"))
         except (BenchfarmError, OSError):
-            # Whoever uses it now restores it.
+            # The process that uses the phone now restores it.
             return ended
-        cure = f"its phone isn't restored: benchfarm device restore {shlex.quote(job.serial)}"
-        return replace(ended, note=one_line(f"{ended.note}; {cure}")) if is_changed else ended
+        hint = f"its phone isn't restored: benchfarm device restore {shlex.quote(job.serial)}"
+        return replace(ended, note=one_line(f"{ended.note}; {hint}")) if is_changed else ended
 
     def abandon(self, job: Delivery) -> None:
-        """Close the campaign of a job that was cancelled; it can be closed later too."""
+        """Close the campaign of a cancelled job; an error is logged, as it can be closed later."""
         try:
             with self.shared.open() as workspace:
                 close_cancelled(workspace, [job.campaign_id])
         except BenchfarmError as error:
-            cure = "its campaign stays open, 'benchfarm results close' ends it"
-            text = one_line(f"job {job.job_id}: {cure}: {error}")
+            hint = "its campaign stays open, 'benchfarm results close' ends it"
+            text = one_line(f"job {job.job_id}: {hint}: {error}")
             self.say(text, level="error", job=job.job_id, serial=job.serial)
 
     def _run(self, job: Delivery, cancelled: threading.Event) -> Ended:
@@ -115,7 +113,7 @@ class Jobs:
                 contextlib.ExitStack() as lent,
             ):
                 workspace.cancelled = cancelled
-                # First, for a model's ending may be one that only its program's file tells of.
+                # First, as only a program's file may declare the ending of a model's file.
                 files = [self._fetch(item) for item in manifest.programs]
                 for source in program_sources():
                     lent.enter_context(source.lent(files))
@@ -123,17 +121,17 @@ class Jobs:
         except InterruptedByUserError:
             return Ended(status="aborted", note="stopped")
         except StoreAwayError as error:
-            # That is no fault of the phone.
-            return Ended(status="later", note=_noted(error), wait_s=_BUSY_S)
+            # The phone isn't at fault.
+            return Ended(status="later", note=_error_note(error), wait_s=_BUSY_S)
         except _PASSING as error:
-            return _again(_noted(error))
+            return _retry(_error_note(error))
         except ProgramInUseError as error:
-            return Ended(status="later", note=_noted(error), wait_s=_IN_USE_S)
+            return Ended(status="later", note=_error_note(error), wait_s=_IN_USE_S)
         except CampaignInUseError as error:
-            # Somebody on this host resumes it; what is left then, also nothing, is this job's.
-            return Ended(status="later", note=_noted(error), wait_s=_BUSY_S)
+            # Somebody resumes it on this host; this job does the rest later.
+            return Ended(status="later", note=_error_note(error), wait_s=_BUSY_S)
         except BenchfarmError as error:
-            return Ended(status="failed", note=_noted(error))
+            return Ended(status="failed", note=_error_note(error))
         except Exception as error:  # noqa: BLE001 - one job's fault mustn't end the host's others
             return Ended(status="again", note=one_line(f"{type(error).__name__}: {error}"))
 
@@ -141,41 +139,41 @@ class Jobs:
         self, workspace: Workspace, job: Delivery, manifest: Manifest, folder: Path
     ) -> Ended:
         """Begin or resume a job's campaign, and end it with the phone restored."""
-        meant = read_facts(job.facts)
+        expected = read_facts(job.facts)
         plan = replace(
             self._unpack(manifest, folder), devices=DeviceSelection(serials=(job.serial,))
         )
         workspace.builds.bring(
-            [self._installed(build) for build in manifest.builds_for(meant)],
+            [self._installed(build) for build in manifest.builds_for(expected)],
             {key: self._installed(build) for key, build in manifest.flex_builds.items()},
         )
         opened = open_devices(workspace, plan.devices)
         device, facts = opened.devices[0]
-        if differences := told_apart(facts, meant):
+        if differences := told_apart(facts, expected):
             raise DeviceChangedError(
-                f"the phone {job.serial} here is a {facts.title}, the job is for a {meant.title} of"
+                f"the phone {job.serial} here is a {facts.title}, the job is for a {expected.title} of"
                 f" that serial number: not the same {differences}"
             )
-        named = {value: self._flag_file(files) for value, files in manifest.flag_files.items()}
+        flag_files = {value: self._flag_file(files) for value, files in manifest.flag_files.items()}
         reference = None
         if manifest.reference is not None:
             reference = identify_model(self._fetch(manifest.reference))
-        inputs = Inputs(models=identify(plan), named=named)
+        inputs = Inputs(models=identify(plan), named=flag_files)
         campaign = workspace.store.campaign(job.campaign_id)
         prepared = prepare(workspace, plan, opened, inputs, reference=reference)
         if campaign is None:
-            own = replace(prepared.campaign, campaign_id=job.campaign_id, host=self.host)
-            begun = start(workspace, replace(prepared, campaign=own))
+            new_campaign = replace(prepared.campaign, campaign_id=job.campaign_id, host=self.host)
+            opened_campaign = start(workspace, replace(prepared, campaign=new_campaign))
         else:
-            # It may have begun on another host, where the same contents lie elsewhere.
+            # It may have begun on another host, where the files have other paths.
             terms = replace(
                 campaign.terms,
                 files={**campaign.terms.files, **prepared.campaign.terms.files},
                 parity_inputs=str(plan.parity_inputs or ""),
             )
             campaign = replace(campaign, terms=terms)
-            begun = reopen(workspace, campaign, open_cases(workspace, campaign), opened)
-        ended = _run_campaign(workspace, begun)
+            opened_campaign = reopen(workspace, campaign, open_cases(workspace, campaign), opened)
+        ended = _run_campaign(workspace, opened_campaign)
         return _restored(workspace, device, ended) if ended.status == "done" else ended
 
     def _unpack(self, manifest: Manifest, folder: Path) -> Plan:
@@ -215,27 +213,26 @@ class Jobs:
         return self.contents.fetch(sha256, name)
 
 
-def _again(note: str) -> Ended:
-    """Return the end of a delivery after which the job comes again: as a further try, or when
-    nobody uses the phone.
+def _retry(note: str) -> Ended:
+    """Return the end of a delivery that is to be retried: as a further try, or later when the phone
+    is in use.
 
-    Somebody may by what its file says, also a host that died a moment ago.
+    By its lease file it may also be in use by a host that died a moment ago.
     """
     if "in use by " in note:
         return Ended(status="later", note=note, wait_s=_BUSY_S)
     return Ended(status="again", note=note)
 
 
-def _noted(error: BenchfarmError) -> str:
+def _error_note(error: BenchfarmError) -> str:
     return one_line(f"{error} ({error.hint})" if error.hint else str(error))
 
 
 def _restored(workspace: Workspace, device: Device, ended: Ended) -> Ended:
-    """Return how a job ended whose results are stored: it isn't over as long as its phone isn't as
-    it was before.
+    """Restore the phone of a job whose results are stored, and return the delivery's end: it is
+    retried if that fails.
 
-    An earlier delivery may have died, or had no disk for its journal, between the last result and
-    that.
+    An earlier delivery may have died, or had no disk for its journal, before the restoring.
     """
     try:
         if workspace.conditioner.pending(device):
@@ -244,21 +241,21 @@ def _restored(workspace: Workspace, device: Device, ended: Ended) -> Ended:
                 raise item.error
     except _PASSING as error:
         return Ended(
-            status="again", note=f"{ended.note}; the phone isn't restored yet: {_noted(error)}"
+            status="again", note=f"{ended.note}; the phone isn't restored yet: {_error_note(error)}"
         )
     return ended
 
 
-def _run_campaign(workspace: Workspace, begun: Prepared) -> Ended:
-    measured = measure(workspace, begun).checked()
-    campaign, result = begun.campaign, measured.result
+def _run_campaign(workspace: Workspace, opened_campaign: Prepared) -> Ended:
+    measured = measure(workspace, opened_campaign).checked()
+    campaign, result = opened_campaign.campaign, measured.result
     if result.left:
         reasons = "; ".join(result.lost.values()) or "the phone gave up"
-        return _again(one_line(f"{result.stored} stored, {result.left} left: {reasons}"))
+        return _retry(one_line(f"{result.stored} stored, {result.left} left: {reasons}"))
     if not campaign.invocations:
-        return Ended(status="done", note="there was no time for any of its cases")
-    # Models are those of open cases.
-    note = f"{result.stored} stored" if begun.models else "everything was stored already"
-    given = workspace.store.yields([campaign.campaign_id]).get(campaign.campaign_id)
-    told = [note, given.text if given is not None else "", time_limits.told(measured.cut)]
-    return Ended(status="done", note="; ".join(filter(None, told)))
+        return Ended(status="done", note="the time budget was too small for any of its cases")
+    # The models are those of the open cases.
+    note = f"{result.stored} stored" if opened_campaign.models else "everything was stored already"
+    counts = workspace.store.yields([campaign.campaign_id]).get(campaign.campaign_id)
+    notes = [note, counts.text if counts is not None else "", time_limits.told(measured.cut)]
+    return Ended(status="done", note="; ".join(filter(None, notes)))

@@ -1,6 +1,6 @@
-"""A submission's manifest (its plan, with what that names by content), facts and labels of phones, on
-their way between hosts: JSON documents, every value checked; and those contents, kept in the
-database, copied to hosts, verified.
+"""Documents between hosts, as JSON with every value checked: a submission's manifest (its plan and
+the contents of its files), facts and labels of phones. The contents: stored in the database, copied
+to hosts, verified.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from orchestrator.records.case import Build, ToolName
 from orchestrator.records.device import DeviceFacts, parse_predicate
 from orchestrator.records.plan import Plan
 
-#: How a kind of phones ends: real ones, and virtual ones.
+#: Suffixes of the kinds of phones: real and virtual ones.
 _KINDS: Final = (" real", " virtual")
 #: A file: its bare name, and its sha256.
 Content = tuple[str, str]
@@ -46,38 +46,37 @@ class PhoneLabels:
 
 @frozen
 class Manifest:
-    """A plan with all that it names: one for a submission's phones, those too that come later.
+    """A plan with the contents of its files: one for all phones of a submission, also later ones.
 
     A build's path, and a companion's, is the bare name of its file.
     """
 
-    #: With the devices that it means; its models by their contents.
+    #: With its selection of devices; its models by their contents.
     plan: Plan
-    #: By kind of phone, and by serial number for one that takes others than its kind.
+    #: By kind of phone, and by serial number for a phone with other builds than its kind.
     builds: Mapping[str, tuple[Build, ...]] = field(default_factory=dict)
-    #: The programs of which the plan itself names a build: no phone uses another one.
+    #: The programs of which the plan itself names a build: phones use no other build of them.
     named: tuple[ToolName, ...] = ()
     #: A build's sha256 -> the build that replaces it for a model that needs TensorFlow's operators.
     flex_builds: Mapping[str, Build] = field(default_factory=dict)
-    #: What a flag value ``@path`` means: the file itself first, then what it needs beside it.
+    #: The files of a flag value ``@path``: the file itself first, then those that it needs.
     flag_files: Mapping[str, tuple[Content, ...]] = field(default_factory=dict)
     parity_inputs: tuple[Content, ...] = ()
     #: The files that declare the plan's programs of other runtimes, each named as its program.
     programs: tuple[Content, ...] = ()
-    #: The model of the reference workload; None when the plan doesn't want it.
+    #: The model of the reference workload; None for a plan without it.
     reference: Content | None = None
-    #: Phones that the plan means and that had no job when it was submitted -> why.
+    #: Phones that the plan selects and that had no job when it was submitted -> the reason.
     left_out: Mapping[str, str] = field(default_factory=dict)
 
     def builds_for(self, facts: DeviceFacts) -> tuple[Build, ...]:
-        """Return the builds that a phone gets; of the programs that it lacks its host's own are
-        used.
+        """Return the builds for a phone; for other programs its host's own builds are used.
 
-        A phone of another kind gets those that fit it. Raises ArtifactError for a program of which
-        the plan names a build that doesn't.
+        A phone of a new kind gets the builds that fit it. Raises ArtifactError for a program of
+        which the plan names builds and none of them fits.
         """
-        found = self.builds.get(facts.serial, self.builds.get(kind_of(facts)))
-        if found is None:
+        chosen = self.builds.get(facts.serial, self.builds.get(builds_kind(facts)))
+        if chosen is None:
             fitting = {
                 build.tool: build
                 for abi in reversed(facts.abis)
@@ -87,17 +86,17 @@ class Manifest:
                 and build.is_virtual == facts.is_virtual
                 and abi in build.abi.split(",")
             }
-            found = tuple(fitting.values())
-        if lacking := set(self.named) - {build.tool for build in found}:
+            chosen = tuple(fitting.values())
+        if missing := set(self.named) - {build.tool for build in chosen}:
             raise ArtifactError(
-                f"the plan names builds of {', '.join(sorted(lacking))}, of which none is for a phone of"
+                f"the plan names builds of {', '.join(sorted(missing))}, of which none is for a phone of"
                 f" {', '.join(facts.abis)}",
                 hint="submit the plan with this phone, on a computer that has builds for it",
             )
-        return found
+        return chosen
 
     def contents(self) -> Iterator[Content]:
-        """Yield every file of it."""
+        """Yield all files of the manifest."""
         for model in self.plan.models:
             yield str(model.path), model.sha256 or ""
         for build in (*chain.from_iterable(self.builds.values()), *self.flex_builds.values()):
@@ -111,8 +110,8 @@ class Manifest:
             yield self.reference
 
 
-def kind_of(facts: DeviceFacts) -> str:
-    """Return what phones have in common that the same builds run on."""
+def builds_kind(facts: DeviceFacts) -> str:
+    """Return the kind of a phone: phones of one kind run the same builds."""
     return f"{','.join(facts.abis)}{_KINDS[facts.is_virtual]}"
 
 
@@ -123,20 +122,20 @@ _FILE_NAME: Final = re.compile(r"(?!\.{1,2}$)[^/\\\x00-\x1f\x7f]{1,200}")
 
 
 def dump(record: Manifest | DeviceFacts | PhoneLabels) -> str:
-    """Return a record as a JSON document with every field, whatever the defaults of others are."""
+    """Return a record as a JSON document with every field, as defaults differ between versions."""
     return adapter_of(type(record)).dump_json(record).decode()
 
 
 def read_manifest(document: str) -> Manifest:
-    """Return a plan with what it names; raises PlanError naming what is wrong with it.
+    """Return the manifest of a document; raises PlanError naming the fault.
 
-    Every file has its sha256, and a bare name. What this version doesn't know isn't passed over, as
-    it would measure something else.
+    Every file must have its sha256 and a bare name. Unknown keys are refused: without them this
+    version would measure something else.
     """
-    found = _read(Manifest, document, extra="forbid")
-    plan = found.plan
+    manifest = _read(Manifest, document, extra="forbid")
+    plan = manifest.plan
     try:
-        # As a file's plan is checked: another host may have written anything.
+        # The checks of a plan file: another host may have written anything.
         TypeAdapter(Plan).validate_python(asdict(plan))
         if unknown := {name.value for name in plan.passes} - set(pass_names()):
             raise ValueError(f"this benchfarm has no pass {', '.join(sorted(unknown))}")
@@ -144,35 +143,34 @@ def read_manifest(document: str) -> Manifest:
             raise ValueError("it names files of a computer instead of contents")
         for text in plan.devices.where:
             parse_predicate(text)
-        for name, sha256 in found.contents():
+        for name, sha256 in manifest.contents():
             if not _FILE_NAME.fullmatch(name):
                 raise ValueError(f"{name!r} can't be the name of a file")
             if not _SHA256.fullmatch(sha256):
                 raise ValueError(f"{name!r} has no sha256")
-        if wrong := [value for value, files in found.flag_files.items() if not files]:
+        if wrong := [value for value, files in manifest.flag_files.items() if not files]:
             raise ValueError(f"the flag value {wrong[0]!r} has no file")
     except ValidationError as error:
         raise PlanError(f"a plan from the queue: {describe(error)}") from error
     except (ValueError, UsageError) as error:
         raise PlanError(f"a plan from the queue: {error}") from error
-    return found
+    return manifest
 
 
 def read_facts(document: str) -> DeviceFacts:
-    """Return the facts of a document; raises PlanError naming what is wrong with them."""
+    """Return the facts of a document; raises PlanError naming the fault."""
     return _read(DeviceFacts, document)
 
 
 def read_labels(documents: Iterable[str]) -> PhoneLabels:
-    """Return the pools and tags that any of a phone's hosts gives it, by the documents of all;
-    an empty one says nothing.
+    """Return all pools and tags of a phone, from its hosts' documents; empty ones are skipped.
 
-    Raises PlanError naming what is wrong.
+    Raises PlanError naming the fault.
     """
-    said = [_read(PhoneLabels, document) for document in documents if document]
+    all_labels = [_read(PhoneLabels, document) for document in documents if document]
     return PhoneLabels(
-        pools=tuple(dict.fromkeys(pool for item in said for pool in item.pools)),
-        tags=tuple(dict.fromkeys(tag for item in said for tag in item.tags)),
+        pools=tuple(dict.fromkeys(pool for item in all_labels for pool in item.pools)),
+        tags=tuple(dict.fromkeys(tag for item in all_labels for tag in item.tags)),
     )
 
 
@@ -183,7 +181,7 @@ def _read(kind: type[_Record], document: str, **options: Any) -> _Record:  # noq
         raise PlanError(f"{kind.__name__} from the queue: {describe(error)}") from error
 
 
-#: What was kept or used within this time stays: a submission that needs it may be on its way.
+#: Contents that were stored or used within this time stay: a submission may be about to use them.
 GRACE_S: Final = 24 * 3600.0
 #: Copies that this host didn't use for this time are deleted, and fetched again when they are
 #: needed.
@@ -193,7 +191,7 @@ _PART_BYTES: Final = 4 << 20
 
 @frozen
 class Cleaned:
-    """What a cleaning deleted, or would delete."""
+    """Counts of what a cleaning deleted, or would delete."""
 
     jobs: int
     files: int
@@ -205,13 +203,13 @@ class Contents:
 
     def __init__(self, database: Database, cache_folder: Path) -> None:
         self._queue = database
-        #: Of this host's copies.
+        #: The folder of this host's copies.
         self._folder = cache_folder / "farm-files"
-        #: By sha256: the second thread that wants a content finds what the first one fetched.
+        #: A lock per sha256: two threads fetch a content once.
         self._fetching: dict[str, threading.Lock] = {}
 
     def keep(self, path: Path, sha256: str) -> bool:
-        """Keep a file under its content's hash; return False when it is there already.
+        """Store a file under its content's hash; return False when it is there already.
 
         Raises UsageError for a file that changed or can't be read, StoreError.
         """
@@ -223,18 +221,18 @@ class Contents:
                 connection.transaction(),
             ):
                 size_bytes = os.fstat(file.fileno()).st_size
-                # It locks the row: whoever brings the same file waits here, and a cleaning leaves
-                # it alone.
+                # This locks the row: other uploads of the same file wait here, and a cleaning
+                # skips it.
                 connection.execute(
                     "INSERT INTO farm_files (sha256, size_bytes) VALUES (%s, %s)"
                     " ON CONFLICT (sha256) DO UPDATE SET used_at = now()",
                     (sha256, size_bytes),
                 )
-                kept = connection.execute(
+                stored = connection.execute(
                     "SELECT coalesce(sum(length(data)), 0) FROM farm_file_parts WHERE sha256 = %s",
                     (sha256,),
                 ).fetchone()
-                if kept == (size_bytes,) and size_bytes:
+                if stored == (size_bytes,) and size_bytes:
                     return False
                 connection.execute("DELETE FROM farm_file_parts WHERE sha256 = %s", (sha256,))
                 for number, part in enumerate(iter(functools.partial(file.read, _PART_BYTES), b"")):
@@ -249,10 +247,10 @@ class Contents:
         return True
 
     def fetch(self, sha256: str, name: str) -> Path:
-        """Return this host's copy of a content, named ``name``; it is made when there is none, and
-        verified each time.
+        """Return this host's copy of a content, named ``name``: copied if necessary, verified each
+        time.
 
-        Raises StoreError for one that is missing or damaged, HostStorageError when it can't be
+        Raises StoreError for a missing or damaged content, HostStorageError when the copy can't be
         written.
         """
         path = self._folder / sha256 / name
@@ -274,7 +272,7 @@ class Contents:
     def _copy(self, sha256: str, path: Path) -> bool:
         """Copy a content from the database; return False when it isn't there, or is damaged.
 
-        A damaged one is deleted: whoever has the file brings it again by submitting it.
+        A damaged one is deleted: submitting the file again stores it again.
         """
         draft = draft_of(path)
         digest, number = hashlib.sha256(), 0
@@ -297,10 +295,10 @@ class Contents:
         return False
 
     def clean(self, *, older_than_s: float, is_trial: bool = False) -> Cleaned:
-        """Delete submissions that ended before this age, and the contents that none needs; a trial
+        """Delete submissions that ended before this age, and contents without a submission; a trial
         changes nothing.
 
-        Contents that were brought within the last day stay, too.
+        Contents that were stored or used within GRACE_S stay, too.
         """
         with (
             self._queue.connection() as connection,
@@ -324,10 +322,10 @@ class Contents:
         return Cleaned(jobs=jobs, files=len(files), size_bytes=sum(size for (size,) in files))
 
     def clean_copies(self) -> None:
-        """Delete this host's copies that weren't used for long; raises HostStorageError."""
+        """Delete this host's copies that weren't used for CACHED_S; raises HostStorageError."""
         try:
             for path in list(self._folder.glob("*/*")):
-                # Another worker of this cache may delete it at the same time.
+                # Another worker with this cache may delete it at the same time.
                 with contextlib.suppress(FileNotFoundError):
                     if time.time() - path.stat().st_mtime > CACHED_S:
                         path.unlink()

@@ -1,8 +1,8 @@
-"""The farm as its tables have it: hosts, phones, jobs and pauses.
+"""The farm's tables: hosts, phones, jobs and pauses.
 
-A job is a phone's part of a submission. Procrastinate's queue only distributes jobs: what has
-become of one stands here, and is changed only by whoever began it last (``Delivery``). Any host may
-ask anything at any time.
+A job is a phone's part of a submission. Procrastinate's queue only distributes jobs: their state is
+in these tables, and is changed only by the host that began the job last (``Delivery``). Any host
+may query anything at any time.
 """
 
 from __future__ import annotations
@@ -22,32 +22,31 @@ from orchestrator.records.device import HOST_SERIAL
 if TYPE_CHECKING:
     import psycopg
 
-#: A host that wasn't heard for so long isn't given as alive.
+#: Seconds without a heartbeat after which a host isn't shown as alive.
 HOST_SILENT_S: Final = 15.0
-#: Phones of a host that is silent for so long aren't chosen.
+#: Seconds without a heartbeat after which a host's phones aren't selected.
 GONE_S: Final = 900.0
-#: A job at which this many hosts died isn't given to another one: it may well be what kills them.
+#: A job during which this many hosts died isn't given to another one: it may be the cause.
 DEATHS_MAX: Final = 10
-#: What was seen longer ago was taken away on purpose, as likely as not.
+#: Days for which a phone counts as away; after that it was probably removed on purpose.
 _AWAY_DAYS: Final = 7
 #: A submission's name is part of campaign ids, and those are part of file names.
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
 #: Procrastinate's own names are 128 characters at most.
 _LONGEST_SERIAL: Final = 112
-#: Why a phone can't have jobs whose serial number no job can be given.
+#: The reason why a phone with an unsuitable serial number can't have jobs.
 NO_JOBS: Final = (
     f"no job can be given to its serial number: it is '{HOST_SERIAL}', longer than"
     f" {_LONGEST_SERIAL} characters, or unprintable"
 )
-#: How the reason begins for which a phone can't be used that its host keeps in quarantine.
+#: Prefix of the reason of a phone that its host keeps in quarantine.
 IN_QUARANTINE: Final = "in quarantine: "
-#: What the hosts that announce a phone (p) say of its pools and tags, a document each; those that
-#: are gone only of their own.
+#: The labels of a phone (p) from all hosts that announce it, a document each; a host that is gone
+#: counts only for its own row.
 _LABELS: Final = f"""ARRAY(SELECT o.labels FROM farm_phones o JOIN farm_hosts l ON l.name = o.host
     WHERE o.serial = p.serial AND o.gone_at IS NULL AND (o.host = p.host
     OR l.seen_at > now() - make_interval(secs => {GONE_S}))) AS labels"""
-#: The phones that are announced, with their hosts, their job, what pauses them and whether several
-#: have the number.
+#: The announced phones, with their hosts, state and its reason.
 _PHONES: Final = f"""
 SELECT p.serial, p.host, p.facts, {_LABELS}, p.unusable, s.silent_s, x.state,
     CASE x.state WHEN 'clash' THEN c.reason WHEN 'unusable' THEN p.unusable
@@ -68,7 +67,7 @@ FROM farm_phones p JOIN farm_hosts h ON h.name = p.host
         ELSE 'free' END AS state) x
 WHERE p.gone_at IS NULL ORDER BY p.serial, p.host
 """
-#: Whether a job (f) is none's that lives.
+#: Whether a running job (f) has no live host.
 _IS_LEFT: Final = f"""(f.status = 'runs' AND NOT EXISTS (SELECT 1 FROM farm_hosts h
     WHERE h.name = f.host AND h.is_working
     AND h.seen_at > now() - make_interval(secs => {HOST_SILENT_S})))"""
@@ -88,7 +87,7 @@ class Submission:
     """A plan for the farm's phones."""
 
     submission: str
-    #: The plan with the devices that it means, and all that it names (manifest.py).
+    #: The plan's manifest (manifest.py).
     document: str
     plan_name: str
     #: The contents that it needs, by sha256.
@@ -102,38 +101,38 @@ class Owner:
 
     submission: str
     serial: Serial
-    #: It waits or runs: a worker resumes the campaign, and nobody else.
+    #: Whether it waits or runs: only a worker resumes the campaign then.
     is_open: bool
 
 
 @frozen
 class Delivery:
-    """A job that is begun."""
+    """A job that a host has begun."""
 
     job_id: int
     serial: Serial
     submission: str
     campaign_id: CampaignId
-    #: The submission's plan with all that it names.
+    #: The submission's manifest.
     document: str
-    #: Those of the phone that it was made for, as a document.
+    #: The facts of the job's phone, as a document.
     facts: str
-    #: How often it failed on the phone before; deaths of hosts aren't counted.
+    #: Number of earlier failures on the phone, without deaths of hosts.
     tries: int
     deaths: int
-    #: The number of this beginning: whoever ends it must be who began it last.
+    #: The number of this delivery: only the last one may end the job.
     delivery: int
 
 
 @frozen
 class Ended:
-    """How a delivery ended: ``done``, ``failed``, ``aborted``, ``again`` for another try, or
+    """The end of a delivery: ``done``, ``failed``, ``aborted``, ``again`` for another try, or
     ``later``.
     """
 
     status: str
     note: str
-    #: ``later``: it isn't its time yet, which is no try of the phone.
+    #: ``later``: seconds until the next delivery, which doesn't count as a try.
     wait_s: float = 0.0
 
 
@@ -141,9 +140,9 @@ class Ended:
 class Announced:
     """A phone as its host announces it."""
 
-    #: Its facts as a document, empty for one that can't be used and was never asked.
+    #: Its facts as a document, empty for an unusable one that was never probed.
     facts: str
-    #: Why it can't be used, empty when it can.
+    #: The reason why it can't be used, empty when it can.
     unusable: str = ""
     #: JSON: its pools and tags.
     labels: str = ""
@@ -154,8 +153,8 @@ class FarmQueue(Database):
 
     # Hosts and their phones
 
-    def beat(self, host: str, *, benchfarm_version: str, note: str) -> None:
-        """Say that a host lives, and what is wrong with it if anything."""
+    def heartbeat(self, host: str, *, benchfarm_version: str, note: str) -> None:
+        """Store a host's heartbeat, with its fault (``note``, empty for none)."""
         self.rows(
             """
             INSERT INTO farm_hosts (name, benchfarm_version, note) VALUES (%s, %s, %s)
@@ -168,8 +167,8 @@ class FarmQueue(Database):
         )
 
     def announce(self, host: str, phones: Mapping[str, Announced]) -> bool:
-        """Announce a host's phones by serial number, and whether anything of them is new; that
-        alone is written.
+        """Announce a host's phones by serial number; return whether anything changed. Only changes
+        are written.
         """
         with self.connection() as connection:
             gone = connection.execute(
@@ -179,7 +178,7 @@ class FarmQueue(Database):
                 """,
                 (host, list(phones)),
             ).rowcount
-            written = [
+            changes = [
                 connection.execute(
                     """
                     INSERT INTO farm_phones (host, serial, facts, unusable, labels)
@@ -193,18 +192,17 @@ class FarmQueue(Database):
                 ).rowcount
                 for serial, phone in sorted(phones.items())
             ]
-        return bool(gone) or any(written)
+        return bool(gone) or any(changes)
 
     def leave(self, host: str) -> None:
-        """Take a host that ends out of the list; its phones are away."""
+        """Remove a host whose worker ends from the list; its phones are away."""
         self.announce(host, {})
         self.rows("UPDATE farm_hosts SET is_working = false WHERE name = %s", host)
 
     def hosts(self) -> list[dict[str, Any]]:
-        """Return the hosts: name, benchfarm_version, silent_s, state, note (what is wrong with it).
+        """Return the hosts: name, benchfarm_version, silent_s, state, note (its fault).
 
-        The state is ``silent``, ``paused`` or ``alive``; hosts that ended by themselves aren't
-        listed.
+        The state is ``silent``, ``paused`` or ``alive``; hosts whose worker ended aren't listed.
         """
         return self.rows(
             """
@@ -218,19 +216,19 @@ class FarmQueue(Database):
         )
 
     def phones(self) -> list[dict[str, Any]]:
-        """Return the phones announced, one row for each host that has it.
+        """Return the announced phones, a row per phone and host.
 
-        Of each: serial, host, facts (a document), labels (of all its hosts, a document each),
-        unusable (why), state (``clash``, ``silent``, ``measuring``, ``quarantined``,
-        ``unusable``, ``paused``, ``free``), reason (of the state), and of the host: silent_s.
+        Columns: serial, host, facts (a document), labels (of all its hosts, a document each),
+        unusable (the reason), state (``clash``, ``silent``, ``measuring``, ``quarantined``,
+        ``unusable``, ``paused``, ``free``), reason (of the state), silent_s (of the host).
         """
         return self.rows(_PHONES)
 
     def away(self) -> list[dict[str, Any]]:
-        """Return the phones that a host announced within the last days and none does now.
+        """Return the phones that a host announced within the last _AWAY_DAYS and none does now.
 
-        Of each serial, host (the last one), seen_at (until when it was announced), facts of then
-        and labels of all those hosts.
+        Columns: serial, host (the last one), seen_at (end of the announcement), facts (the last
+        ones), labels (of all those hosts).
         """
         return self.rows(
             """
@@ -246,7 +244,7 @@ class FarmQueue(Database):
         )
 
     def busy_elsewhere(self, host: str) -> set[str]:
-        """Return the phones that do a job of another host now."""
+        """Return the phones that run a job of another host now."""
         rows = self.rows(
             f"SELECT serial FROM farm_jobs f WHERE status = 'runs' AND host <> %s AND NOT {_IS_LEFT}",
             host,
@@ -254,9 +252,7 @@ class FarmQueue(Database):
         return {row["serial"] for row in rows}
 
     def take_releases(self, host: str) -> list[str]:
-        """Return the phones of a host that somebody wants to be released from quarantine, each
-        once.
-        """
+        """Return the phones of a host whose release from quarantine was requested, each once."""
         rows = self.rows(
             """
             UPDATE farm_phones SET release_asked = false WHERE host = %s AND release_asked
@@ -267,8 +263,8 @@ class FarmQueue(Database):
         return [row["serial"] for row in rows]
 
     def ask_release(self, serial: str) -> str:
-        """Have the host release a phone that keeps it in quarantine; return its name, empty when
-        none does.
+        """Request a phone's release from the host that keeps it in quarantine; return the host's
+        name, empty for none.
         """
         rows = self.rows(
             """
@@ -283,8 +279,10 @@ class FarmQueue(Database):
     # Serial numbers that several phones have
 
     def sightings(self, serials: Collection[str]) -> list[dict[str, Any]]:
-        """Return who has seen some serial numbers, and what: serial, host, facts, labels (of all
-        its hosts, a document each), is_live (announced now).
+        """Return the hosts' sightings of these serial numbers.
+
+        Columns: serial, host, facts, labels (of all its hosts, a document each), is_live (announced
+        now).
         """
         return self.rows(
             f"""
@@ -298,7 +296,7 @@ class FarmQueue(Database):
         )
 
     def remember_clash(self, serial: str, reason: str) -> None:
-        """Remember that several phones have a serial number; the first reason stays."""
+        """Record that several phones have a serial number; the first reason stays."""
         self.rows(
             "INSERT INTO farm_clashes (serial, reason) VALUES (%s, %s) ON CONFLICT DO NOTHING",
             serial,
@@ -313,13 +311,13 @@ class FarmQueue(Database):
     # Jobs
 
     def submit(self, submission: Submission, phones: Mapping[str, str]) -> list[int]:
-        """Make a job for each phone, or none; return their numbers.
+        """Create a job per phone, all or none; return their numbers.
 
-        ``phones``: serial number -> facts (a document). The contents that the plan needs are in the
-        farm already.
+        ``phones``: serial number -> facts (a document). The contents that the plan needs must be in
+        the farm already.
 
-        Raises UsageError for a submission that is there already, a name or serial number that can't
-        be used, and a file that was taken away meanwhile.
+        Raises UsageError for an existing submission, an invalid name or serial number, and a file
+        that was cleaned away.
         """
         name = submission.submission
         if not _NAME.fullmatch(name):
@@ -329,7 +327,7 @@ class FarmQueue(Database):
         if wrong := [serial for serial in phones if not can_have_jobs(serial)]:
             raise UsageError(f"{wrong[0]!r} can't be a serial number")
         with self.connection() as connection:
-            kept = connection.execute(
+            inserted = connection.execute(
                 """
                 INSERT INTO farm_submissions (submission, document, plan_name, files, priority)
                 VALUES (%(submission)s, %(document)s, %(plan_name)s, %(files)s, %(priority)s)
@@ -337,9 +335,9 @@ class FarmQueue(Database):
                 """,
                 asdict(submission),
             )
-            if not kept.rowcount:
+            if not inserted.rowcount:
                 raise UsageError(f"{name}: this submission is in the queue already")
-            held = connection.execute(
+            locked = connection.execute(
                 """
                 WITH kept AS MATERIALIZED
                 (SELECT sha256 FROM farm_files WHERE sha256 = ANY(%s) ORDER BY sha256 FOR UPDATE)
@@ -347,14 +345,12 @@ class FarmQueue(Database):
                 """,
                 (list(submission.files),),
             )
-            if held.rowcount < len(set(submission.files)):
+            if locked.rowcount < len(set(submission.files)):
                 raise UsageError("a file was cleaned away before it was used", hint="submit again")
             return sorted(number for number, _ in _add(connection, name, phones))
 
     def to_join(self, serials: Collection[str]) -> list[tuple[str, str]]:
-        """Return name and document of the open submissions in which one of some phones has no
-        job.
-        """
+        """Return name and document of the open submissions that lack a job for one of the phones."""
         rows = self.rows(
             f"""
             SELECT submission, document FROM farm_submissions s WHERE NOT cancelled
@@ -368,19 +364,19 @@ class FarmQueue(Database):
         return [(row["submission"], row["document"]) for row in rows]
 
     def join(self, name: str, phones: Mapping[str, str]) -> list[str]:
-        """Add phones (serial number -> facts) to a submission unless it was cancelled; return those
-        that had no job of it yet.
+        """Add phones (serial number -> facts) to a submission unless it was cancelled; return the
+        added ones: those without a job.
         """
         with self.connection() as connection:
-            is_wanted = connection.execute(
+            is_open = connection.execute(
                 "SELECT 1 FROM farm_submissions WHERE submission = %s AND NOT cancelled FOR UPDATE",
                 (name,),
             ).fetchone()
-            added = _add(connection, name, phones) if is_wanted else []
+            added = _add(connection, name, phones) if is_open else []
         return [serial for _, serial in added]
 
     def open_jobs(self, serials: Collection[str]) -> list[dict[str, Any]]:
-        """Return the jobs of some phones that wait or run: job_id, serial, priority, is_due."""
+        """Return the open jobs of these phones: job_id, serial, priority, is_due."""
         return self.rows(
             f"""
             SELECT f.job_id, f.serial, s.priority, f.again_at <= now() AS is_due
@@ -391,14 +387,14 @@ class FarmQueue(Database):
         )
 
     def cancelled(self, job_ids: Collection[int]) -> set[int]:
-        """Return those of some jobs that somebody cancelled, or asked to be."""
+        """Return those of these jobs that are cancelled or to be cancelled."""
         query = "SELECT job_id FROM farm_jobs WHERE cancel_asked AND job_id = ANY(%s)"
         return {row["job_id"] for row in self.rows(query, list(job_ids))} if job_ids else set()
 
     def begin(self, job_id: int, host: str) -> Delivery | None:
-        """Begin a job that is open, also one that somebody else began before.
+        """Begin an open job, also one that another host began before.
 
-        None for one that is over, or was paused since its worker looked.
+        None for a job that has ended, isn't due or is paused.
         """
         rows = self.rows(
             f"""
@@ -418,13 +414,19 @@ class FarmQueue(Database):
         return Delivery(**rows[0]) if rows else None
 
     def end(
-        self, begun: Delivery, status: str, note: str, *, is_try: bool = False, wait_s: float = 0.0
+        self,
+        delivery: Delivery,
+        status: str,
+        note: str,
+        *,
+        is_try: bool = False,
+        wait_s: float = 0.0,
     ) -> tuple[str, datetime] | None:
-        """End a delivery (``done``, ``failed``, or ``waits``); return what the job is then, and from
-        when on it waits. One that waits and that somebody cancelled is ``cancelled``.
+        """End a delivery (``done``, ``failed``, or ``waits``); return the job's new status and the
+        time of its next try. A cancelled job that would wait is ``cancelled``.
 
-        None, changing nothing, if somebody else has begun it since. ``is_try``: whether it counts
-        as one of the phone.
+        None, changing nothing, if another host has begun the job since. ``is_try``: whether it
+        counts as a try on the phone.
         """
         rows = self.rows(
             """
@@ -440,28 +442,26 @@ class FarmQueue(Database):
             note,
             int(is_try),
             wait_s,
-            begun.job_id,
-            begun.delivery,
+            delivery.job_id,
+            delivery.delivery,
         )
         return (rows[0]["status"], rows[0]["again_at"]) if rows else None
 
     def jobs(self, submission: str = "") -> list[dict[str, Any]]:
-        """Return the jobs of one submission; or all that are open, and the newest 1,000.
+        """Return the jobs of one submission; or all open ones and the newest 1,000. Newest last.
 
-        The newest last.
-
-        ``tries`` failed on the phone, ``deaths`` is how often the job's host died. ``again_at`` is
-        when one that waits may be tried.
+        ``tries`` is the number of failures on the phone, ``deaths`` of deaths of the job's hosts.
+        ``again_at`` is the time of a waiting job's next try.
         """
-        which = f"f.{_OPEN} OR f.job_id > (SELECT max(job_id) - 1000 FROM farm_jobs)"
-        which = "f.submission = %s" if submission else which
+        condition = f"f.{_OPEN} OR f.job_id > (SELECT max(job_id) - 1000 FROM farm_jobs)"
+        condition = "f.submission = %s" if submission else condition
         return self.rows(
-            f"{_JOBS} WHERE {which} ORDER BY f.job_id", *([submission] if submission else [])
+            f"{_JOBS} WHERE {condition} ORDER BY f.job_id", *([submission] if submission else [])
         )
 
     def left_out(self, submission: str) -> dict[str, str]:
-        """Return the phones that a submission means and that have no job of it -> why they had none
-        when it was made.
+        """Return the phones that a submission selects and that have no job of it -> the reason at
+        submission.
         """
         rows = self.rows(
             """
@@ -476,7 +476,7 @@ class FarmQueue(Database):
         return {row["serial"]: row["why"] for row in rows}
 
     def owners(self, campaign_ids: Sequence[CampaignId]) -> dict[CampaignId, Owner]:
-        """Return the jobs that some campaigns belong to; campaigns of no job aside."""
+        """Return the jobs of these campaigns; campaigns without a job are left out."""
         rows = self.rows(
             f"""
             SELECT campaign_id, submission, serial, {_OPEN} AS is_open FROM farm_jobs
@@ -487,11 +487,10 @@ class FarmQueue(Database):
         return {row.pop("campaign_id"): Owner(**row) for row in rows}
 
     def cancel(self, submission: str, serials: list[str] | None = None) -> dict[int, str]:
-        """Cancel what waits of a submission, ask for the end of what runs; return job number ->
-        what it was.
+        """Cancel a submission's waiting jobs and request the end of its running ones; return job
+        number -> previous status.
 
-        ``serials`` narrows it to some phones; without, no phone that comes later is added to it any
-        more.
+        ``serials``: only these phones' jobs. Without it, no new phone is added to the submission.
         """
         with self.connection() as connection:
             connection.execute(
@@ -522,18 +521,17 @@ class FarmQueue(Database):
         self.rows("DELETE FROM farm_pauses WHERE scope = %s", scope)
 
     def pauses(self) -> list[str]:
-        """Return what is paused."""
+        """Return the paused scopes."""
         return [row["scope"] for row in self.rows("SELECT scope FROM farm_pauses ORDER BY scope")]
 
     def forget(self, scopes: Collection[str]) -> list[str]:
-        """Take hosts (``host:NAME``) that are gone, and phones (``phone:SERIAL``) that are away, out
-        of the farm with their pauses, or forget clashes: all or none.
+        """Remove hosts (``host:NAME``) that are gone, phones (``phone:SERIAL``) that are away, and
+        clashes of phones, with their pauses: all or none.
 
-        Return those that aren't there, hosts that were heard lately, and phones that a host
-        announces.
+        Return the scopes that prevent it: unknown ones, live hosts, and announced phones.
         """
         with self.connection() as connection:
-            # Phones first: those that were a host's alone go with it.
+            # Phones first: deleting a host deletes its phones.
             unknown = [
                 scope
                 for scope in sorted({*scopes}, reverse=True)
@@ -546,7 +544,7 @@ class FarmQueue(Database):
 
 
 def _forget(connection: psycopg.Connection[Any], kind: str, name: str) -> bool:
-    """Delete a host, or a phone with its clash; return whether anything was there to be deleted."""
+    """Delete a host, or a phone with its clash; return whether anything was deleted."""
     if kind == "host":
         gone = connection.execute(
             """
@@ -564,8 +562,8 @@ def _forget(connection: psycopg.Connection[Any], kind: str, name: str) -> bool:
 
 
 def can_have_jobs(serial: str) -> bool:
-    """Whether a phone can be called so; this computer is none: what comes with a job is never run
-    on a host.
+    """Whether jobs can be made for this serial number. Not for this computer's own: programs of a
+    job never run on a host.
     """
     return (
         serial not in {"", HOST_SERIAL} and len(serial) <= _LONGEST_SERIAL and serial.isprintable()
@@ -575,7 +573,7 @@ def can_have_jobs(serial: str) -> bool:
 def _add(
     connection: psycopg.Connection[Any], submission: str, phones: Mapping[str, str]
 ) -> list[tuple[int, str]]:
-    """Make jobs for those phones that have none of a submission; return number and phone."""
+    """Create jobs for those phones without one of a submission; return number and phone."""
     return connection.execute(
         """
             INSERT INTO farm_jobs (submission, serial, campaign_id, facts)

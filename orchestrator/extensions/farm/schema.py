@@ -1,6 +1,4 @@
-"""The farm's tables on PostgreSQL, and its connections: a pool for all, and one that holds a host's
-locks.
-"""
+"""The farm's tables on PostgreSQL, and its connections: a pool, and one for a host's locks."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ if TYPE_CHECKING:
     import psycopg
     import psycopg_pool
 
-# Each error that matters is raised too, and reported once, in the form that logs have here.
+# Errors that matter are raised, too, and reported once, in the form of benchfarm's logs.
 for _name in ("psycopg", "procrastinate", "asyncio"):
     logging.getLogger(_name).addHandler(logging.NullHandler())
     logging.getLogger(_name).propagate = False
@@ -26,9 +24,9 @@ SCHEMA: Final = "benchfarm_queue"
 VERSION: Final = 5
 #: Seconds.
 _CONNECT_S: Final = 5
-#: How long a connection is waited for, and tried to be had.
+#: Timeout for a connection from the pool, and for reconnecting.
 _WAIT_S: Final = 10.0
-_AWAY: Final = "look whether the database runs, and can be reached from here as --store or $BENCHFARM_STORE names it"
+_AWAY: Final = "check that the database runs and that this host reaches it as --store or $BENCHFARM_STORE names it"
 _TABLES: Final = """
 CREATE TABLE farm_protocol (version integer NOT NULL);
 CREATE TABLE farm_hosts (
@@ -98,8 +96,8 @@ CREATE TABLE farm_file_parts (
 
 
 def connection_settings(url: str, **settings: str) -> dict[str, Any]:
-    """Return the settings of each connection to the queue beside those that its URL has;
-    ``settings`` are the server's, of its session.
+    """Return the settings of each connection to the queue besides those in its URL; ``settings``
+    are server settings of the session.
     """
     from orchestrator.store.database import LIMITS
 
@@ -110,8 +108,8 @@ def connection_settings(url: str, **settings: str) -> dict[str, Any]:
     return {**limits, "options": options, "connect_timeout": _CONNECT_S}
 
 
-#: Of a pool: fifty hosts are to fit into what a database takes, and one that is back is to be had
-#: at once.
+#: Settings of a pool: fifty hosts must fit into a database's limit, and a database that is back
+#: must be used at once.
 POOL: Final[dict[str, Any]] = {
     "min_size": 1,
     "max_idle": 30.0,
@@ -121,17 +119,15 @@ POOL: Final[dict[str, Any]] = {
 
 
 class Database:
-    """A pool of connections for several threads; the tables are made on entering, and checked for
-    their version.
+    """A pool of connections for several threads. Entering it creates the tables and checks their
+    version.
     """
 
     def __init__(self, url: str, *, connections: int = 4, is_guest: bool = False) -> None:
-        """Name the database as the store's URL does.
+        """``url`` is the store's; raises UsageError for a store that isn't on PostgreSQL.
 
-        Raises UsageError for a store that isn't on PostgreSQL.
-
-        ``connections``: at most. ``is_guest``: nothing is made there; the tables may be missing, or
-        of another version.
+        ``connections``: at most. ``is_guest``: no tables are created; they may be missing, or of
+        another version.
         """
         import psycopg_pool
 
@@ -158,7 +154,7 @@ class Database:
     def __enter__(self) -> Self:
         try:
             with as_store_error(self.url):
-                # Waiting, or the first question would open a second connection.
+                # Wait, or the first query would open a second connection.
                 self._pool.open(wait=True, timeout=_WAIT_S)
             with self.connection() as connection:
                 encoding = connection.info.parameter_status("server_encoding")
@@ -175,7 +171,7 @@ class Database:
         self._pool.close()
 
     def is_there(self) -> bool:
-        """Return whether the queue has been made, and may be read."""
+        """Whether the queue's tables exist, and may be read."""
         (row,) = self.rows(
             "SELECT has_table_privilege(to_regclass('farm_protocol'), 'SELECT') AS is_there"
         )
@@ -183,22 +179,22 @@ class Database:
 
     @contextmanager
     def connection(self) -> Iterator[psycopg.Connection[Any]]:
-        """Give a connection; what was done with it is committed at the end, undone after an error.
+        """Yield a connection with a transaction: committed at the end, rolled back after an error.
 
-        What the driver raises is a StoreError then. Rows are locked in one order everywhere: a
-        submission's, its jobs' by number.
+        Errors of the driver are raised as StoreError. Rows are locked in one order everywhere: a
+        submission's, then its jobs' by number.
         """
         with as_store_error(self.url), self._pool.connection() as connection:
             yield connection
 
     def now(self) -> datetime:
-        """Return the database's time (UTC), the one clock that all hosts have in common."""
+        """Return the database's time (UTC), the clock that all hosts share."""
         (row,) = self.rows("SELECT clock_timestamp() AS now")
         moment: datetime = row["now"]
         return moment.astimezone(UTC)
 
     def rows(self, query: str, *values: object) -> list[dict[str, Any]]:
-        """Do one statement by itself; return its rows by column names."""
+        """Run one statement in its own transaction; return its rows by column names."""
         import psycopg
 
         with (
@@ -210,21 +206,21 @@ class Database:
 
 
 class HostLocks:
-    """Advisory locks of a host on one connection: they end with it, and it ends when its process
-    stands still.
+    """Advisory locks of a host on one connection. They end with the connection, and that ends when
+    its process hangs.
 
-    Who holds a phone's may measure on it, and knows that nobody else does.
+    Only the holder of a phone's lock may measure on it.
     """
 
     def __init__(self, url: str, *, dead_after_s: float) -> None:
-        """``dead_after_s``: after so long without a word the server ends the connection."""
+        """``dead_after_s``: the server ends the connection when it is idle for this time."""
         self._url = url
         self._dead_after_s = dead_after_s
         self._connection: psycopg.Connection[Any] | None = None
         self.held: set[str] = set()
 
     def is_alive(self) -> bool:
-        """Whether the connection lives, and with it all that is held; asked often, or the server
+        """Whether the connection lives, and with it all locks. To be called often, or the server
         ends it.
         """
         import psycopg
@@ -248,7 +244,7 @@ class HostLocks:
                 if self._connection is None:
                     silence_ms = round(self._dead_after_s * 1000)
                     settings = connection_settings(self._url, idle_session_timeout=f"{silence_ms}")
-                    # Noticed here before the server gives the locks to others.
+                    # A lost connection is noticed here before the server gives the locks to others.
                     settings["tcp_user_timeout"] = silence_ms // 2
                     self._connection = psycopg.connect(self._url, autocommit=True, **settings)
                 row = self._connection.execute(
@@ -259,14 +255,14 @@ class HostLocks:
         return name in self.held
 
     def release(self, name: str) -> None:
-        """Give a lock back."""
+        """Release a lock."""
         if name in self.held and self._connection is not None:
             self.held.discard(name)
             with as_store_error(self._url):
                 self._connection.execute("SELECT pg_advisory_unlock(%s)", (_key(name),))
 
     def close(self) -> None:
-        """Give all back."""
+        """Release all locks."""
         self.held.clear()
         if self._connection is not None:
             self._connection.close()
@@ -281,7 +277,7 @@ def _key(name: str) -> int:
 
 @contextmanager
 def as_store_error(url: str) -> Iterator[None]:
-    """Raise what the driver raises inside as a StoreError."""
+    """Raise the driver's errors in the block as StoreError."""
     import psycopg
     import psycopg_pool
 
@@ -290,7 +286,7 @@ def as_store_error(url: str) -> Iterator[None]:
     except psycopg.Error as error:
         cause: BaseException = error
         if isinstance(error, psycopg_pool.PoolTimeout):
-            # The pool tells only how long it waited.
+            # The pool's error has only the time that it waited.
             try:
                 psycopg.connect(url, connect_timeout=_CONNECT_S).close()
             except psycopg.Error as reason:
@@ -302,9 +298,9 @@ def as_store_error(url: str) -> Iterator[None]:
 
 
 def _make_tables(connection: psycopg.Connection[Any]) -> None:
-    """Make the tables where there are none; one process at a time.
+    """Create the tables if there are none; one process at a time.
 
-    Raises StoreError for those of another version.
+    Raises StoreError for tables of another version.
     """
     from procrastinate.schema import SchemaManager
 
@@ -314,14 +310,14 @@ def _make_tables(connection: psycopg.Connection[Any]) -> None:
         there = connection.execute("SELECT to_regclass('farm_protocol')").fetchone()
         if there is None or there[0] is None:
             connection.execute(SchemaManager.get_schema())
-            # Without parameters, so that several statements go at once.
+            # Without parameters, so that one call runs several statements.
             connection.execute(_TABLES)
             connection.execute("INSERT INTO farm_protocol VALUES (%s)", (VERSION,))
         row = connection.execute("SELECT version FROM farm_protocol").fetchone()
     if row is None or row[0] != VERSION:
-        found = "no" if row is None else row[0]
+        version = "no" if row is None else row[0]
         raise StoreError(
-            f"the farm's queue is of version {found}, this benchfarm knows version {VERSION}",
+            f"the farm's queue is of version {version}, this benchfarm knows version {VERSION}",
             hint=f"drop the schema {SCHEMA} and submit again"
             if row is not None and row[0] < VERSION
             else "a newer benchfarm works on this queue: install it here too",

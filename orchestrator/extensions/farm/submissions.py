@@ -1,5 +1,5 @@
-"""Submissions to a farm of many hosts: a plan's jobs for the phones that it means, with all that it
-names by content; cancelled, paused, forgotten.
+"""Submissions to a farm of many hosts: a plan's jobs for the phones that it selects, with the
+contents of its files; cancel, pause, forget.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from orchestrator.app.preparing import check_builds, host_files, identify, refer
 from orchestrator.app.resuming import close_cancelled
 from orchestrator.config.plan import load_plan
 from orchestrator.errors import NotFoundError, PlanError, UsageError
-from orchestrator.extensions.farm.manifest import Content, Contents, Manifest, dump, kind_of
+from orchestrator.extensions.farm.manifest import Content, Contents, Manifest, builds_kind, dump
 from orchestrator.extensions.farm.phones import check_names, choose_phones
 from orchestrator.extensions.farm.queue import FarmQueue, Submission
 from orchestrator.extensions.history.farm_now import job_answer
@@ -35,34 +35,34 @@ from orchestrator.units import counted
 
 @dataclass(frozen=True, kw_only=True)
 class Submitted:
-    """What was queued of a plan."""
+    """The result of a submission."""
 
     submission: str
     jobs: Sequence[JobAnswer]
-    #: Phones that have no job, and those of whose programs this computer has none -> why. Of one
-    #: that was there already only phones that it means.
+    #: Phones without a job -> the reason; for an existing submission only those that its plan
+    #: selects. Phones for which this computer lacks builds of programs -> the reasons.
     left_out: Mapping[str, str] = field(default_factory=dict)
     without_program: Mapping[Serial, Sequence[str]] = field(default_factory=dict)
     #: Open submissions with jobs on the same phones -> those phones.
     overlaps: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    #: Whether every phone that the plan names has a job, and none that it means is away.
+    #: Whether every named phone has a job, and no selected one is away.
     is_whole: bool = True
-    #: Whether it was there already, and nothing was queued now.
+    #: Whether the submission existed already, so that nothing was queued.
     is_known: bool = False
 
 
 def submit(
     settings: Settings, path: Path, *, priority: int, name: str, once: bool = False
 ) -> Submitted:
-    """Queue a plan for every announced phone that fits it, all that it names by content; all of it
-    or nothing.
+    """Queue a plan for every announced phone that fits it, with the contents of its files; all or
+    nothing.
 
-    ``{date}`` in the name is the night's that it is now, as 20261129: from noon to noon of the
-    store's zone. ``once``: a submission of the name that is there already is returned, also one of
-    which only results are left.
+    ``{date}`` in the name is the date of the current night, as 20261129: from noon to noon in the
+    store's zone. ``once``: an existing submission of the name is returned, also one of which only
+    results are left.
 
     Raises:
-        PlanError: the plan is wrong, or asks for what only one host can do.
+        PlanError: the plan is wrong, or measures on the host, too.
         NoDeviceError: no announced phone fits.
         ArtifactError: a build that the plan names isn't here.
         UsageError: a submission of this name was there already, or results of one are stored; the
@@ -80,9 +80,9 @@ def submit(
     with FarmQueue(settings.store) as queue, Workspace(settings) as workspace:
         night = night_of(queue.now(), workspace.store.zone)
         submission = submission.replace("{date}", f"{night:%Y%m%d}")
-        if once and (known := _known(queue, submission)):
-            return known
-        # Its jobs may have been deleted since; a name of our own making is new.
+        if once and (existing := _existing(queue, submission)):
+            return existing
+        # The jobs of a named submission may be deleted while its results are stored.
         if name and workspace.store.submission(submission):
             if once:
                 return Submitted(submission=submission, jobs=(), is_known=True)
@@ -98,7 +98,7 @@ def submit(
         for sha256, file in paths.items():
             contents.keep(file, sha256)
         overlaps = _overlaps(queue, serials)
-        made = Submission(
+        record = Submission(
             submission=submission,
             document=dump(replace(manifest, left_out=missed)),
             plan_name=plan.name,
@@ -106,10 +106,10 @@ def submit(
             priority=priority,
         )
         try:
-            queue.submit(made, {facts.serial: dump(facts) for facts in chosen})
+            queue.submit(record, {facts.serial: dump(facts) for facts in chosen})
         except UsageError:
-            if once and (known := _known(queue, submission)):
-                return known
+            if once and (existing := _existing(queue, submission)):
+                return existing
             raise
         jobs = _jobs(queue, submission)
     return Submitted(
@@ -122,8 +122,8 @@ def submit(
     )
 
 
-def _known(queue: FarmQueue, submission: str) -> Submitted | None:
-    """Return a submission that is there already; None where it isn't."""
+def _existing(queue: FarmQueue, submission: str) -> Submitted | None:
+    """Return an existing submission, or None."""
     if not (jobs := _jobs(queue, submission)):
         return None
     left_out = queue.left_out(submission)
@@ -141,22 +141,22 @@ def _jobs(queue: FarmQueue, submission: str) -> list[JobAnswer]:
 
 
 def _overlaps(queue: FarmQueue, serials: Collection[str]) -> dict[str, list[str]]:
-    """Return the open submissions that have jobs on some phones, with those phones."""
-    found: dict[str, list[str]] = {}
+    """Return the open submissions that have jobs on these phones, with those phones."""
+    overlaps: dict[str, list[str]] = {}
     for job in queue.jobs():
         if job["status"] in {"waits", "runs"} and job["serial"] in serials:
-            found.setdefault(job["submission"], []).append(job["serial"])
-    return found
+            overlaps.setdefault(job["submission"], []).append(job["serial"])
+    return overlaps
 
 
 def _pack(
     workspace: Workspace, plan: Plan, phones: Sequence[DeviceFacts], models: Sequence[Model]
 ) -> tuple[Manifest, Mapping[str, Path], Mapping[Serial, Sequence[str]]]:
-    """Return everything that a plan names, where its files lie on this computer by sha256, and by
-    phone why this computer has no build of some programs: the phone's host may.
+    """Return the plan's manifest, the paths of its files on this computer by sha256, and by phone
+    the reasons why this computer has no build of some programs: the phone's host may have one.
 
-    Raises PlanError for a file that can't be read, ArtifactError for a build that isn't here or
-    doesn't fit a phone, UsageError for builds of programs that the plan doesn't use.
+    Raises PlanError for an unreadable file, ArtifactError for a build that isn't here or doesn't
+    fit a phone, UsageError for builds of programs that the plan doesn't use.
     """
     paths = {str(model.sha256): model.path for model in models if model.path is not None}
 
@@ -173,8 +173,8 @@ def _pack(
         companions = tuple(replace(item, path=Path(item.name)) for item in build.companions)
         return replace(build, path=Path(build.path.name), companions=companions)
 
-    named = host_files(plan)
-    for item in named.values():
+    flag_files = host_files(plan)
+    for item in flag_files.values():
         paths.update(item.paths)
     try:
         inputs = tuple(map(content, _inputs(plan)))
@@ -183,36 +183,42 @@ def _pack(
             f"parity_inputs: {error.filename} can't be read: {error.strerror}"
         ) from error
     reference = None if plan.reference_check is False else reference_model().path
-    # Another host, or a later version, has other files that declare programs.
+    # Another host, or a later version, may declare programs by other files.
     tools = tools_for(plan, DeviceKind.ANDROID)
     declaring = (program(tool).declared_in for tool in tools)
     check_builds(workspace, plan, phones, is_shared=True)
-    found = workspace.builds.of(plan, phones)
+    builds_by_phone = workspace.builds.of(plan, phones)
     own_builds: dict[Serial, list[Build]] = {}
     by_kind: dict[str, list[Build]] = {}
     missing: dict[Serial, list[str]] = {}
     for facts in phones:
-        own = [build for (serial, _), build in found.items() if serial == facts.serial]
-        # An app that is on the phone already needn't travel.
-        builds = [build for build in own if isinstance(build, Build) and build.path is not None]
+        phone_builds = [
+            build for (serial, _), build in builds_by_phone.items() if serial == facts.serial
+        ]
+        # An app that is on the phone already has no path and isn't sent.
+        builds = [
+            build for build in phone_builds if isinstance(build, Build) and build.path is not None
+        ]
         own_builds[facts.serial] = builds
-        by_kind[kind_of(facts)] = max(by_kind.get(kind_of(facts), []), builds, key=len)
-        if reasons := [build.reason for build in own if isinstance(build, Skip)]:
+        by_kind[builds_kind(facts)] = max(by_kind.get(builds_kind(facts), []), builds, key=len)
+        if reasons := [build.reason for build in phone_builds if isinstance(build, Skip)]:
             missing[facts.serial] = reasons
-    # A phone with an older Android than others of its kind may not take what they take.
+    # A phone with an older Android may need other builds than the rest of its kind.
     differing = {
         str(facts.serial): own_builds[facts.serial]
         for facts in phones
-        if own_builds[facts.serial] != by_kind[kind_of(facts)]
+        if own_builds[facts.serial] != by_kind[builds_kind(facts)]
     }
     chosen = by_kind | differing
-    flex = workspace.builds.with_flex([build for own in chosen.values() for build in own])
+    flex = workspace.builds.with_flex(
+        [build for phone_builds in chosen.values() for build in phone_builds]
+    )
     manifest = Manifest(
         plan=_without_paths(plan, models),
         builds={name: tuple(map(without_paths, builds)) for name, builds in chosen.items()},
         named=tuple(sorted(plan.builds.keys() & {*tools})),
         flex_builds={sha256: without_paths(build) for sha256, build in flex.items()},
-        flag_files={value: item.files for value, item in named.items()},
+        flag_files={value: item.files for value, item in flag_files.items()},
         parity_inputs=inputs,
         programs=tuple(content(path) for path in dict.fromkeys(declaring) if path is not None),
         reference=content(reference) if reference is not None else None,
@@ -221,7 +227,7 @@ def _pack(
 
 
 def _without_paths(plan: Plan, models: Sequence[Model]) -> Plan:
-    """Return a plan without anything of this computer: its models by content."""
+    """Return a plan without paths of this computer: its models by content."""
     sent = [
         PlanModel(
             name=model.name,
@@ -238,12 +244,12 @@ def _inputs(plan: Plan) -> list[Path]:
     sorted by name.
     """
     models = {model.name for model in plan.models}
-    found = []
+    paths = []
     for path in sorted(plan.parity_inputs.iterdir()) if plan.parity_inputs is not None else ():
         model, number = path.name.removesuffix(".bin").rpartition(".")[::2]
         if path.suffix == ".bin" and model in models and number.isdecimal() and path.is_file():
-            found.append(path)
-    return found
+            paths.append(path)
+    return paths
 
 
 _LISTED: Final = "'benchfarm farm status' lists all"
@@ -253,10 +259,11 @@ _SCOPES: Final = "write farm, host:NAME or phone:SERIAL"
 def cancel(
     workspace: Workspace, queue: FarmQueue, submission: str, serials: Sequence[str]
 ) -> DoneAnswer:
-    """Cancel a submission, or some phones' part of it: what waits at once, what runs once its phone
-    is restored.
+    """Cancel a submission, or some phones' jobs of it: waiting jobs at once, running ones once
+    their phones are restored.
 
-    What is left of their campaigns is abandoned, of what waits at once, of what runs by its worker.
+    The remaining runs of their campaigns are abandoned: here for waiting jobs, by the worker for
+    running ones.
     """
     jobs = queue.jobs(submission)
     if not jobs:
@@ -265,7 +272,7 @@ def cancel(
     if unknown:
         raise UsageError(f"{submission} has no job for {', '.join(unknown)}")
     stopped = queue.cancel(submission, list(serials) or None)
-    # Those of an earlier call too, if it couldn't end what it had begun.
+    # Also those of an earlier call, if it was interrupted.
     over = [
         job["campaign_id"]
         for job in jobs
@@ -275,18 +282,18 @@ def cancel(
     waiting, running = (list(stopped.values()).count(status) for status in ("waits", "runs"))
     text = f"{submission}: {counted(waiting, 'job')} cancelled, {running} being stopped"
     if closed:
-        text += f"; what was left of {closed} that had begun is abandoned"
+        text += f"; the remaining runs of {closed} that had begun are abandoned"
     data = {"submission": submission, "jobs": sorted(stopped), "running": running, "closed": closed}
     return DoneAnswer(text=text, data=data)
 
 
 def pause(queue: FarmQueue, scopes: Sequence[str]) -> DoneAnswer:
     """Pause hosts or phones (``host:NAME``, ``phone:SERIAL``) or the whole farm."""
-    known = {"farm"}
-    # A host that ended may come back.
-    known |= {f"host:{row['name']}" for row in queue.rows("SELECT name FROM farm_hosts")}
-    known |= {f"phone:{row['serial']}" for row in [*queue.phones(), *queue.away()]}
-    if unknown := set(scopes) - known:
+    existing = {"farm"}
+    # Also hosts whose worker ended: it may start again.
+    existing |= {f"host:{row['name']}" for row in queue.rows("SELECT name FROM farm_hosts")}
+    existing |= {f"phone:{row['serial']}" for row in [*queue.phones(), *queue.away()]}
+    if unknown := set(scopes) - existing:
         names = ", ".join(sorted(unknown))
         raise UsageError(f"the farm has no {names}", hint=f"{_SCOPES}; {_LISTED}")
     for scope in scopes or ["farm"]:
@@ -295,11 +302,11 @@ def pause(queue: FarmQueue, scopes: Sequence[str]) -> DoneAnswer:
 
 
 def resume(queue: FarmQueue, scopes: Sequence[str]) -> DoneAnswer:
-    """End pauses, all or none; raises UsageError for those that aren't there."""
-    wanted = scopes or ["farm"]
-    if unknown := set(wanted) - set(queue.pauses()):
+    """End pauses, all or none; raises UsageError for a scope that isn't paused."""
+    resumed = scopes or ["farm"]
+    if unknown := set(resumed) - set(queue.pauses()):
         raise UsageError(f"not paused: {', '.join(sorted(unknown))}", hint=_LISTED)
-    for scope in wanted:
+    for scope in resumed:
         queue.resume(scope)
     return _paused(queue)
 
@@ -310,21 +317,20 @@ def _paused(queue: FarmQueue) -> DoneAnswer:
 
 
 def paused_text(pauses: Sequence[str]) -> str:
-    """Return what is paused, for people."""
+    """Return the paused scopes as a text for people."""
     return f"paused: {', '.join(pauses) or 'nothing'}"
 
 
 def forget(queue: FarmQueue, scopes: Sequence[str]) -> DoneAnswer:
-    """Take hosts and phones out of the farm that are gone for good (``host:NAME``,
-    ``phone:SERIAL``), all or none.
+    """Remove hosts and phones for good (``host:NAME``, ``phone:SERIAL``), all or none.
 
-    Of a serial number that several phones have, forget that: one of them is gone.
+    For a serial number that several phones had, remove its clash.
 
-    Raises UsageError for a host that lives, and a phone that a host announces.
+    Raises UsageError for a live host, and for a phone that a host announces.
     """
     if unknown := queue.forget(scopes):
         raise UsageError(
-            f"not known, or there now: {', '.join(unknown)}",
+            f"unknown, or still there: {', '.join(unknown)}",
             hint=f"end its worker or unplug it first; {_SCOPES}; {_LISTED}",
         )
     text = "\n".join(one_line(f"{scope}: forgotten") for scope in scopes)

@@ -1,9 +1,9 @@
-"""A host's worker: it offers its phones, and Procrastinate's workers, one for each of them, work
-their queues.
+"""A host's worker: it offers its phones, and Procrastinate's workers, one per phone, work their
+queues.
 
-Only the holder of a phone's lock offers it (``HostLocks``), so whatever its queue says is begun and
-isn't done here is nobody's any more. A phone's host puts its jobs into the queue, as long as they
-are open and not there.
+Only the holder of a phone's lock offers it (``HostLocks``), so a job that the phone's queue has as
+begun and that doesn't run here has no owner any more. A phone's host puts its open jobs into the
+queue if they aren't there.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from procrastinate.jobs import Job
 
 from orchestrator import __version__
 from orchestrator.errors import BenchfarmError, StoreError, UsageError
-from orchestrator.extensions.farm.phones import Doubt, welcome
+from orchestrator.extensions.farm.phones import Doubt, add_new_phones
 from orchestrator.extensions.farm.queue import DEATHS_MAX, Announced, Delivery, Ended, FarmQueue
 from orchestrator.extensions.farm.schema import POOL, HostLocks, as_store_error, connection_settings
 from orchestrator.tables.escapes import one_line
@@ -33,65 +33,69 @@ if TYPE_CHECKING:
     from orchestrator.extensions.farm.job import Jobs
     from orchestrator.extensions.farm.phones import HostPhones, Say
 
-#: Times that a job is tried again because it failed on its phone, before it is abandoned.
+#: Tries of a job on its phone after which it is abandoned.
 TRIES_MAX: Final = 10
-#: After the first failed try; twice as long after each further one, never more than the other.
-_AGAIN_S: Final = 5.0
-_AGAIN_MOST_S: Final = 300.0
+#: Seconds until the next try: doubled after each further failed one, up to the maximum.
+_RETRY_S: Final = 5.0
+_MAX_RETRY_S: Final = 300.0
 _TASK: Final = "benchfarm.phone"
-#: How the name of a phone's lock begins.
+#: Prefix of a phone's lock.
 _PHONE: Final = "phone "
 #: Threads for jobs, at most: a phone that measures takes one.
 _THREADS: Final = 256
-#: Procrastinate's own signs of life aren't needed where a lock tells; they are rare, as each phone
-#: gives them.
+#: Procrastinate's own heartbeats aren't needed beside the locks; they are rare, as each phone sends
+#: them.
 _HEARTBEAT_S, _STALLED_S = 60.0, 600.0
 _NEVER_S: Final = 7 * 86400.0
 
 
-class _Again(Exception):  # noqa: N818 - no error of anybody
-    """A job is to be begun again, not before a moment of the database's clock."""
+class _Retry(Exception):  # noqa: N818 - no error of anybody
+    """A job is to be retried, not before a time of the database's clock."""
 
-    def __init__(self, at: datetime) -> None:
-        super().__init__(f"again at {at}")
-        self.at = at
+    def __init__(self, retry_at: datetime) -> None:
+        super().__init__(f"again at {retry_at}")
+        self.retry_at = retry_at
 
 
-class _WhenAsked(retry.BaseRetryStrategy):
-    """A job comes again when it asks for that: by the database's clock, as hosts' clocks differ."""
+class _RetryOnRequest(retry.BaseRetryStrategy):
+    """Retries a job at the time that it asks for, by the database's clock: hosts' clocks differ."""
 
     def get_retry_decision(
         self, *, exception: BaseException, job: Job
     ) -> retry.RetryDecision | None:
-        return retry.RetryDecision(retry_at=exception.at) if isinstance(exception, _Again) else None
+        return (
+            retry.RetryDecision(retry_at=exception.retry_at)
+            if isinstance(exception, _Retry)
+            else None
+        )
 
 
 class PhoneWorkers:
-    """Procrastinate's workers of a host on an event loop in a thread of its own, one for each phone
-    that it offers.
+    """Procrastinate's workers of a host, one per offered phone, on an event loop in a thread of
+    its own.
     """
 
     def __init__(
         self, url: str, host: str, run: Callable[[str, int], None], *, poll_s: float
     ) -> None:
-        """``run`` does a job (serial number, number) in a thread."""
+        """``run`` runs a job (serial number, job number) in a thread."""
         self._host, self._url = host, url
         self._poll_s = poll_s
         settings = {"kwargs": connection_settings(url), "max_size": 3, **POOL}
         self._app = procrastinate.App(
             connector=procrastinate.PsycopgConnector(conninfo=url, **settings)
         )
-        self._app.task(name=_TASK, retry=_WhenAsked())(run)
+        self._app.task(name=_TASK, retry=_RetryOnRequest())(run)
         self._loop = asyncio.new_event_loop()
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._stopping: set[str] = set()
         self._is_open = False
 
     def open(self) -> None:
-        """Begin to work, one time; raises StoreError."""
+        """Start the loop, once; raises StoreError."""
         self._loop.set_default_executor(ThreadPoolExecutor(_THREADS, thread_name_prefix="job"))
         threading.Thread(target=self._loop.run_forever, name="phone workers", daemon=True).start()
-        self._ask(self._open())
+        self._run_on_loop(self._open())
         self._is_open = True
 
     async def _open(self) -> None:
@@ -101,7 +105,7 @@ class PhoneWorkers:
         """End the loop; all workers have ended before."""
         if self._is_open:
             with suppress(StoreError):
-                self._ask(self._app.close_async())
+                self._run_on_loop(self._app.close_async())
         self._loop.call_soon_threadsafe(self._loop.stop)
 
     def alive(self) -> set[str]:
@@ -109,19 +113,19 @@ class PhoneWorkers:
         return {serial for serial, task in list(self._tasks.items()) if not task.done()}
 
     def start(self, serial: str) -> None:
-        """Work a phone's queue, unless that is done, or being ended."""
+        """Start a phone's worker unless it still runs."""
         if serial not in self.alive():
             self._stopping.discard(serial)
-            self._ask(self._start(serial))
+            self._run_on_loop(self._start(serial))
 
     async def _start(self, serial: str) -> None:
         self._tasks[serial] = asyncio.create_task(self._work(serial), name=serial)
 
     async def _work(self, serial: str) -> None:
-        # What it raises the next one raises again, or nobody needs: the queue's database is away.
+        # Errors can be ignored: the next worker raises them again, or the database is away.
         with suppress(Exception):
             await self._app.run_worker_async(
-                queues=[_queue_of(serial)],
+                queues=[_queue_name(serial)],
                 name=f"{self._host}/{serial}",
                 concurrency=1,
                 install_signal_handlers=False,
@@ -134,56 +138,58 @@ class PhoneWorkers:
             )
 
     def stop(self, serial: str) -> None:
-        """Let a phone's worker end after its job; asked again, it changes nothing."""
+        """Let a phone's worker end after its job; a second call changes nothing."""
         task = self._tasks.get(serial)
         if task is not None and serial not in self._stopping:
             self._stopping.add(serial)
             self._loop.call_soon_threadsafe(task.cancel)
 
     def settle(self, serial: str, jobs: Mapping[int, int], running: int | None) -> None:
-        """Have the queue hold those of a phone's jobs (number -> priority) that it lacks.
+        """Put those of a phone's jobs (number -> priority) into the queue that it lacks.
 
-        A job that it says is begun, and that doesn't run here, is given out again. Raises
-        StoreError.
+        A job that it has as begun, and that doesn't run here, is retried. Raises StoreError.
         """
-        self._ask(self._settle(serial, jobs, running))
+        self._run_on_loop(self._settle(serial, jobs, running))
 
     async def _settle(self, serial: str, jobs: Mapping[int, int], running: int | None) -> None:
-        manager, known = self._app.job_manager, set()
-        for job in await manager.list_jobs_async(queue=_queue_of(serial)):
-            known.add(job.task_kwargs["job"])
+        manager, queued = self._app.job_manager, set()
+        for job in await manager.list_jobs_async(queue=_queue_name(serial)):
+            queued.add(job.task_kwargs["job"])
             if job.status == "doing" and job.task_kwargs["job"] != running:
                 await manager.retry_job(job)
-        # The most urgent first: it may be given out before the others are there.
-        for number in sorted(jobs.keys() - known, key=lambda number: (-jobs[number], number)):
+        # The most urgent first: it may be dispatched before the others are there.
+        for number in sorted(jobs.keys() - queued, key=lambda number: (-jobs[number], number)):
             task = self._app.configure_task(
-                _TASK, queue=_queue_of(serial), queueing_lock=f"job {number}", priority=jobs[number]
+                _TASK,
+                queue=_queue_name(serial),
+                queueing_lock=f"job {number}",
+                priority=jobs[number],
             )
             with suppress(exceptions.AlreadyEnqueued):
                 await task.defer_async(serial=serial, job=number)
 
-    def _ask(self, asked: Coroutine[Any, Any, None]) -> None:
+    def _run_on_loop(self, coroutine: Coroutine[Any, Any, None]) -> None:
         with as_store_error(self._url):
             try:
-                asyncio.run_coroutine_threadsafe(asked, self._loop).result()
+                asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
             except exceptions.ProcrastinateException as error:
                 raise StoreError(f"the farm's queue: {error.__cause__ or error}") from error
 
 
-def _queue_of(serial: str) -> str:
+def _queue_name(serial: str) -> str:
     return f"phone-{serial}"
 
 
 @dataclass(slots=True, kw_only=True)
 class _Running:
-    begun: Delivery
+    delivery: Delivery
     cancelled: threading.Event = field(default_factory=threading.Event)
 
 
 class HostWorker:
-    """One process of a host.
+    """The worker process of a host.
 
-    A thread of its own talks to the farm, so that no signal interrupts it there.
+    A thread of its own accesses the farm's database, so that no signal interrupts that.
     """
 
     def __init__(
@@ -205,22 +211,22 @@ class HostWorker:
         self._locks = HostLocks(queue.url, dead_after_s=dead_after_s)
         self._workers = PhoneWorkers(queue.url, host, self._do, poll_s=poll_s)
         self._stopped = threading.Event()
-        #: Something ended or the phones changed: there is no need to wait for the next poll.
+        #: Set when a job ended or the phones changed, to poll at once.
         self._woken = threading.Event()
         self._running: dict[str, _Running] = {}
         #: None before the first check.
         self._phones: Mapping[str, Announced] | None = None
-        #: Jobs that the queue holds, as far as this process knows, until it looks again.
+        #: Jobs that are in the queue, as far as this process knows.
         self._queued: set[int] = set()
-        self._welcomed_s = 0.0
+        self._added_s = 0.0
         self._doubts: set[Doubt] = set()
-        #: Whether jobs of the phones offered may begin.
+        #: Whether a job of an offered phone is due.
         self._has_due = True
         self._done = 0
-        self._said: set[str] = set()
+        self._logged: set[str] = set()
 
     def run(self, *, until_empty: bool) -> int:
-        """Work until stopped or interrupted (or nothing is left); return how many jobs ended here.
+        """Work until stopped or interrupted (or no job is left); return the number of ended jobs.
 
         Raises UsageError when another worker has the name, StoreError.
         """
@@ -244,17 +250,17 @@ class HostWorker:
         return self._done
 
     def stop(self) -> None:
-        """Have the worker end its jobs, phones restored, and return from `run`."""
+        """Make the worker end its jobs, restore the phones and return from `run`."""
         self._stopped.set()
         self._woken.set()
 
     def _work(self, until_empty: bool) -> None:
         try:
             self._take_name()
-            self._beat()
+            self._heartbeat()
             self._say(f"works as {self._host}")
             self._workers.open()
-            # In a thread: a phone or adb server that hangs mustn't make the whole host look dead.
+            # In a thread: with a phone or adb server that hangs the host must not look dead.
             threading.Thread(target=self._check_phones, name="phones", daemon=True).start()
             while not self._stopped.is_set() and not (self._step() and until_empty):
                 self._wait()
@@ -269,7 +275,7 @@ class HostWorker:
     def _take_name(self) -> None:
         """Take the host's name.
 
-        Raises UsageError when another worker keeps it for longer than a dead one does.
+        Raises UsageError when another worker holds it for longer than a dead one can.
         """
         until_s = time.monotonic() + self._dead_after_s * 1.2
         while not self._locks.take(self._name):
@@ -279,33 +285,35 @@ class HostWorker:
                     hint="give each host a name of its own (--name)",
                 )
 
-    def _beat(self) -> None:
-        self._queue.beat(self._host, benchfarm_version=__version__, note=self._host_phones.fault)
+    def _heartbeat(self) -> None:
+        self._queue.heartbeat(
+            self._host, benchfarm_version=__version__, note=self._host_phones.fault
+        )
 
     def _step(self) -> bool:
-        """Poll everything once; return whether nothing is left to do."""
+        """Poll once; return whether no job is due or running."""
         try:
             held = set(self._locks.held)
             if not self._locks.is_alive() and held:
-                told = "the connection that holds its phones is lost; what runs is stopped"
-                self._say(told, level="error")
+                message = "the connection that holds its phones is lost; running jobs are stopped"
+                self._say(message, level="error")
                 self._stop_jobs()
             self._take_name()
-            self._beat()
+            self._heartbeat()
             if self._phones is None:
-                # A worker that is started again would take its phones out of the list for a moment.
+                # A restarted worker must not announce its phones as away for a moment.
                 return False
             self._announce(self._phones)
             offered = self._offer(self._phones)
-            # Before a phone's worker begins: a job that was queued before its phone was paused
-            # would be given out ahead of a more urgent one that came meanwhile.
+            # Before a phone's worker begins: a job that was queued before a pause of its phone
+            # would be dispatched ahead of a more urgent one that was submitted during the pause.
             self._sweep()
             for serial in offered:
                 self._workers.start(serial)
         except StoreError as error:
-            self._tell_once(f"{error}; trying again", level="error")
+            self._log_once(f"{error}; trying again", level="error")
             return False
-        self._said = {line for line in self._said if not line.endswith("trying again")}
+        self._logged = {line for line in self._logged if not line.endswith("trying again")}
         return not self._has_due and not self._running
 
     def _stop_jobs(self) -> None:
@@ -317,21 +325,21 @@ class HostWorker:
 
     def _announce(self, phones: Mapping[str, Announced]) -> None:
         is_new = self._queue.announce(self._host, phones)
-        if is_new or time.monotonic() - self._welcomed_s > self._dead_after_s:
-            self._welcomed_s = time.monotonic()
+        if is_new or time.monotonic() - self._added_s > self._dead_after_s:
+            self._added_s = time.monotonic()
             self._queued.clear()
             try:
-                lines = welcome(self._queue, phones, self._doubts)
+                lines = add_new_phones(self._queue, phones, self._doubts)
             except StoreError:
                 raise
             except BenchfarmError as error:
-                lines = [f"phones that come can't be looked at: {error}"]
+                lines = [f"new phones can't be added to open submissions: {error}"]
             for line in lines:
-                self._tell_once(line)
+                self._log_once(line)
 
     def _offer(self, phones: Mapping[str, Announced]) -> list[str]:
-        """Take the phones that may measure, each of which is one host's, and return them; the
-        workers of all others end.
+        """Lock the phones that may measure, so that each belongs to one host, and return them; end
+        the workers of all others.
         """
         clashes, paused = self._queue.clashes(), set(self._queue.pauses())
         may = {
@@ -358,10 +366,8 @@ class HostWorker:
         return {name.removeprefix(_PHONE) for name in self._locks.held if name.startswith(_PHONE)}
 
     def _sweep(self) -> None:
-        """Have the queue hold each open job of the phones offered, and stop what somebody
-        cancelled.
-        """
-        running = {job.begun.job_id: job for job in list(self._running.values())}
+        """Put the due jobs of the offered phones into the queue, and stop cancelled ones."""
+        running = {job.delivery.job_id: job for job in list(self._running.values())}
         for job_id in self._queue.cancelled(running.keys()):
             running[job_id].cancelled.set()
         by_serial: dict[str, dict[int, int]] = {}
@@ -372,75 +378,77 @@ class HostWorker:
         for serial, jobs in by_serial.items():
             if jobs.keys() - self._queued:
                 now = self._running.get(serial)
-                self._workers.settle(serial, jobs, now.begun.job_id if now is not None else None)
+                self._workers.settle(serial, jobs, now.delivery.job_id if now is not None else None)
                 self._queued |= jobs.keys()
 
     # A job, in its thread
 
     def _do(self, serial: str, job: int) -> None:
-        """Do a job that the queue gave out; raises _Again when it is to come again."""
-        # Whoever has the phone puts what is open into the queue again.
+        """Run a job from the queue; raises _Retry when it is to be retried."""
+        # The phone's host puts its open jobs into the queue again.
         self._queued.discard(job)
         if f"{_PHONE}{serial}" not in self._locks.held or self._stopped.is_set():
             return
-        begun = self._queue.begin(job, self._host)
-        if begun is None:
+        delivery = self._queue.begin(job, self._host)
+        if delivery is None:
             return
         self._queued.add(job)
-        running = self._running[serial] = _Running(begun=begun)
+        running = self._running[serial] = _Running(delivery=delivery)
         try:
-            if begun.deaths >= DEATHS_MAX:
-                ended = Ended(status="failed", note=f"its host died {begun.deaths} times")
+            if delivery.deaths >= DEATHS_MAX:
+                ended = Ended(status="failed", note=f"its host died {delivery.deaths} times")
             else:
-                self._say(f"job {job}: begins on {serial}", **_about(begun))
-                ended = self._jobs.run(begun, running.cancelled)
-            self._report(begun, ended)
+                self._say(f"job {job}: begins on {serial}", **_log_keys(delivery))
+                ended = self._jobs.run(delivery, running.cancelled)
+            self._report(delivery, ended)
         finally:
             del self._running[serial]
             self._woken.set()
 
-    def _report(self, begun: Delivery, ended: Ended) -> None:
-        """Say how a delivery ended; raises _Again when the job is to come again."""
+    def _report(self, delivery: Delivery, ended: Ended) -> None:
+        """Store and log a delivery's end; raises _Retry when the job is to be retried."""
         status, note, wait_s = ended.status, ended.note, ended.wait_s
         if status == "aborted":
             status, note = "waits", f"{self._host} stopped it"
         elif status == "later":
             status = "waits"
         elif status == "again":
-            status = "waits" if begun.tries < TRIES_MAX else "failed"
-            wait_s = min(_AGAIN_MOST_S, _AGAIN_S * 2**begun.tries)
+            status = "waits" if delivery.tries < TRIES_MAX else "failed"
+            wait_s = min(_MAX_RETRY_S, _RETRY_S * 2**delivery.tries)
         level = "warning" if ended.status == "again" else "info"
-        again_at, told = None, "somebody else has begun it since"
-        if (kept := self._ended(begun, status, note, ended.status == "again", wait_s)) is not None:
-            status, again_at = kept
-            told = f"waits {wait_s:.0f} s" if status == "waits" else status
+        again_at, outcome = None, "another host has begun it since"
+        if (
+            job_state := self._end_delivery(delivery, status, note, ended.status == "again", wait_s)
+        ) is not None:
+            status, again_at = job_state
+            outcome = f"waits {wait_s:.0f} s" if status == "waits" else status
             self._done += status != "waits"
             if status == "cancelled":
-                self._jobs.abandon(begun)
+                self._jobs.abandon(delivery)
         self._say(
-            f"job {begun.job_id}: {told}: {note}",
+            f"job {delivery.job_id}: {outcome}: {note}",
             level="error" if status == "failed" else level,
-            **_about(begun),
+            **_log_keys(delivery),
         )
         if again_at is not None and status == "waits":
-            raise _Again(again_at)
+            raise _Retry(again_at)
 
-    def _ended(
-        self, begun: Delivery, status: str, note: str, is_try: bool, wait_s: float
+    def _end_delivery(
+        self, delivery: Delivery, status: str, note: str, is_try: bool, wait_s: float
     ) -> tuple[str, datetime] | None:
-        """End a delivery, however long the database is away, but not longer than this process waits
-        when it ends.
+        """Store a delivery's end, trying again while the database is away; once this process is
+        stopped, for at most ``dead_after_s``.
         """
         until_s: float | None = None
-        told = False
+        is_logged = False
         while True:
             try:
-                return self._queue.end(begun, status, note, is_try=is_try, wait_s=wait_s)
+                return self._queue.end(delivery, status, note, is_try=is_try, wait_s=wait_s)
             except StoreError as error:
-                if not told:
-                    text = f"job {begun.job_id}: its end can't be noted: {error}; trying again"
-                    self._say(one_line(text), level="error", **_about(begun))
-                    told = True
+                if not is_logged:
+                    text = f"job {delivery.job_id}: its end can't be stored: {error}; trying again"
+                    self._say(one_line(text), level="error", **_log_keys(delivery))
+                    is_logged = True
                 if self._stopped.is_set():
                     until_s = until_s or time.monotonic() + self._dead_after_s
                 if until_s is not None and time.monotonic() > until_s:
@@ -449,21 +457,21 @@ class HostWorker:
 
     def _check_phones(self) -> None:
         while not self._stopped.is_set():
-            found = self._host_phones.check(list(self._running))
-            if self._phones is None or found.keys() != self._phones.keys():
+            phones = self._host_phones.check(list(self._running))
+            if self._phones is None or phones.keys() != self._phones.keys():
                 self._woken.set()
-            self._phones = found
+            self._phones = phones
             self._stopped.wait(self._poll_s)
 
     def _end(self) -> None:
-        """End what runs, phones restored, and give the jobs back, however long that takes."""
+        """End running jobs, wait until their phones are restored, and leave the farm."""
         self._stop_jobs()
         while self._workers.alive():
             self._wait()
             with suppress(BenchfarmError):
-                # Restoring phones may take longer than the others wait.
+                # Restoring may take longer than ``dead_after_s``: stay alive for the others.
                 self._locks.is_alive()
-                self._beat()
+                self._heartbeat()
         try:
             if self._name in self._locks.held:
                 self._queue.leave(self._host)
@@ -473,12 +481,12 @@ class HostWorker:
             self._workers.close()
             self._locks.close()
 
-    def _tell_once(self, text: str, *, level: str = "info") -> None:
-        if text not in self._said:
-            self._said.add(text)
+    def _log_once(self, text: str, *, level: str = "info") -> None:
+        if text not in self._logged:
+            self._logged.add(text)
             self._say(one_line(text), level=level)
 
 
-def _about(begun: Delivery) -> dict[str, object]:
-    """Return what identifies a job in logs: its number, its phone, and its campaign."""
-    return {"job": begun.job_id, "serial": begun.serial, "campaign_id": begun.campaign_id}
+def _log_keys(delivery: Delivery) -> dict[str, object]:
+    """Return a job's keys in logs: its number, its phone, and its campaign."""
+    return {"job": delivery.job_id, "serial": delivery.serial, "campaign_id": delivery.campaign_id}

@@ -202,7 +202,7 @@ def test_database_restarted(cell: Cell, phase: str) -> None:
     cell.check()
     if phase == "finishing":
         job = cell.job["job_id"]
-        assert f"job {job}: its end can't be noted: " in cell.farm.one.log()
+        assert f"job {job}: its end can't be stored: " in cell.farm.one.log()
 
 
 @pytest.mark.parametrize("phase", ["claimed", "running"])

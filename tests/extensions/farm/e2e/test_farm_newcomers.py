@@ -16,7 +16,7 @@ import pytest
 from orchestrator.errors import UsageError
 from orchestrator.extensions.farm import submissions
 from orchestrator.extensions.farm.manifest import Manifest, dump
-from orchestrator.extensions.farm.phones import Doubt, welcome
+from orchestrator.extensions.farm.phones import Doubt, add_new_phones
 from orchestrator.extensions.farm.queue import Announced, FarmQueue
 from orchestrator.records.case import Serial
 from orchestrator.records.device import DeviceFacts, DeviceKind
@@ -74,7 +74,7 @@ def comes(queue: FarmQueue, phones: Mapping[str, Announced], host: str = "one") 
     """Announce phones as a host does; return what is said of it."""
     host_lives(queue, host)
     queue.announce(host, phones)
-    return welcome(queue, phones, set())
+    return add_new_phones(queue, phones, set())
 
 
 def serials(queue: FarmQueue, name: str = "night") -> list[str]:
@@ -206,9 +206,9 @@ def test_a_phone_that_was_restarted_is_not_two_phones_before_both_hosts_have_ask
         queue.announce(host, told(phone("B", boot_id=boot)))
     doubts: set[Doubt] = set()
     now = told(phone("B", boot_id="2"))
-    assert (welcome(queue, now, doubts), queue.clashes()) == ([], {})
+    assert (add_new_phones(queue, now, doubts), queue.clashes()) == ([], {})
     # It is two phones when that stays.
-    (line,) = welcome(queue, now, doubts)
+    (line,) = add_new_phones(queue, now, doubts)
     assert "(not the same boot)" in line
     assert list(queue.clashes()) == ["B"]
 

@@ -25,7 +25,7 @@ from orchestrator.extensions.farm import cli as farm
 from orchestrator.extensions.farm import doctor as farm_doctor
 from orchestrator.extensions.farm import submissions
 from orchestrator.extensions.farm.manifest import dump
-from orchestrator.extensions.farm.phones import check_names, choose_phones, welcome
+from orchestrator.extensions.farm.phones import add_new_phones, check_names, choose_phones
 from orchestrator.extensions.farm.queue import Announced, FarmQueue
 from orchestrator.extensions.history.api import release_from_quarantine
 from orchestrator.extensions.history.farm_now import FarmNow, read_farm
@@ -155,14 +155,14 @@ def test_a_host_that_is_gone_for_good_is_forgotten_with_all_that_was_its_own(
 
     busy_farm(queue)
     queue.pause("host:one")
-    with pytest.raises(UsageError, match="not known, or there now: host:one"):
+    with pytest.raises(UsageError, match="unknown, or still there: host:one"):
         submissions.forget(queue, ["host:one"])
     assert len(queue.phones()) == 4
     queue.rows("UPDATE farm_hosts SET seen_at = now() - interval '1 minute'")
     host_lives(queue, "two", version=__version__)
     queue.announce("two", {"B": Announced(facts="{}")})
     for wrong in ("host:three", "one"):
-        with pytest.raises(UsageError, match=f"there now: {wrong}"):
+        with pytest.raises(UsageError, match=f"still there: {wrong}"):
             submissions.forget(queue, [wrong])
     result = submissions.forget(queue, ["host:one"])
     assert (result.text, result.data) == ("host:one: forgotten", {"forgotten": ["host:one"]})
@@ -338,7 +338,7 @@ def test_a_farm_in_order_has_no_problem_and_what_ails_a_host_is_told(
     result = devices.doctor(settings, farm=True)
     assert (result.exit_code, found(result, "problem"), found(result, "warning")) == (0, {}, {})
     # One host says what is wrong with it.
-    ails = "its phones can't be looked at: no adb server answers at 127.0.0.1:5999"
+    ails = "its phones can't be checked: no adb server answers at 127.0.0.1:5999"
     host_lives(queue, "two", version=__version__)
     host_lives(queue, "one", version=__version__, note=ails)
     result = devices.doctor(settings, farm=True)
@@ -358,7 +358,7 @@ def test_two_phones_of_one_serial_number_are_a_problem_and_not_usable(
         )
         phones = {"0123": Announced(facts=dump(facts))}
         queue.announce(host, phones)
-        welcome(queue, phones, set())
+        add_new_phones(queue, phones, set())
     result = devices.doctor(settings, farm=True)
     same, none = found(result, "problem")["phones"]
     assert same.startswith("0123: several phones have this serial number: a ")
@@ -659,7 +659,7 @@ def test_a_phone_that_is_gone_for_good_is_forgotten_and_one_that_is_there_is_not
     away_farm(queue)
     queue.pause("phone:B")
     for scope in ("phone:A", "phone:Z", "host:nope"):
-        with pytest.raises(UsageError, match=f"not known, or there now: {scope}"):
+        with pytest.raises(UsageError, match=f"unknown, or still there: {scope}"):
             submissions.forget(queue, ["phone:B", scope])
     # All or none.
     assert ([row["serial"] for row in queue.away()], queue.pauses()) == (["B", "C"], ["phone:B"])
@@ -694,7 +694,7 @@ def test_a_phone_is_released_from_quarantine_by_its_host_though_somebody_else_as
             say=lambda text, /, **_: said.append(text),
         ).check(())  # fmt: skip
         assert own.quarantine.serials() == []
-        assert "A is released from quarantine, as somebody asked for: it moved" in said[0]
+        assert "A is released from quarantine on request: it moved" in said[0]
 
 
 def test_the_dashboard_asks_for_numbers_and_labels_that_there_are(

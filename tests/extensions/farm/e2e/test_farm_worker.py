@@ -309,7 +309,7 @@ def test_a_phone_that_two_hosts_have_is_measured_by_one_until_its_connection_is_
                 "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND granted"
                 " AND pid IN (SELECT pid FROM pg_locks WHERE locktype = 'advisory' GROUP BY pid HAVING count(*) = 2)"
             )
-            lost = "the connection that holds its phones is lost; what runs is stopped"
+            lost = "the connection that holds its phones is lost; running jobs are stopped"
             until(lambda: any(line["text"] == lost for line in said["one"]))
             may_end.set()
             until(lambda: queue.jobs()[0]["status"] == "done")
