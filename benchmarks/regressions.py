@@ -22,10 +22,10 @@ import numpy as np
 from orchestrator.analysis.effect import compare_pairs, threshold_for
 from orchestrator.extensions.history.changepoint import (
     PENALTY,
+    backtrack,
     best_cuts,
     changes,
     is_alarm,
-    walked_back,
 )
 from orchestrator.records.verdict import Claim, ComparisonOutcome
 
@@ -147,7 +147,7 @@ def like_ruptures(generator: np.random.Generator, count: int) -> str:
     z[: count // 2, 60:] += 3.0
     lengths = np.full(count, WINDOW)
     came_from = best_cuts(z, lengths, penalty=PENALTY, correlation=np.zeros(count))
-    ours = [walked_back(came_from[:, series], WINDOW) for series in range(count)]
+    ours = [backtrack(came_from[:, series], WINDOW) for series in range(count)]
     theirs = [
         ruptures.KernelCPD(kernel="linear", min_size=3)
         .fit(row.reshape(-1, 1))

@@ -167,7 +167,7 @@ def test_a_store_that_was_named_to_be_read_and_is_not_there_is_missed_and_not_ma
         ("run --resume", 0, "nothing is left to resume in {store}"),
         ("store backup {folder}/copy.sqlite", 2, "nothing is stored yet in {store}"),
         ("doctor", 1, "0 campaigns in {store}"),
-        ("history changes", 1, "nothing was looked at: no series in {store}"),
+        ("history changes", 1, "nothing was checked: no series in {store}"),
     ],
     ids=str,
 )

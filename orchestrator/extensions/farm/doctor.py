@@ -45,16 +45,16 @@ def _queue(farm: FarmAnswer) -> Iterable[Finding]:
             text = f"{job.submission}: the job of {job.serial} failed: {job.note}"
             yield problem("queue", text, f"benchfarm farm status {job.submission}")
     # No host announces a phone with ``seen_at``. The state "away" may be that of a campaign only.
-    there = {item.serial for item in farm.devices if item.seen_at is None}
-    if unplugged := {job.serial for job in farm.jobs if job.status == "waits"} - there:
+    announced = {item.serial for item in farm.devices if item.seen_at is None}
+    if unplugged := {job.serial for job in farm.jobs if job.status == "waits"} - announced:
         text = f"jobs wait for phones that no host has: {', '.join(sorted(unplugged))}"
         yield problem("queue", text, "plug them in, or 'benchfarm farm cancel SUBMISSION'")
 
 
 def _clock(queue: FarmQueue) -> Finding:
-    off_s = abs((queue.now() - datetime.now(UTC)).total_seconds())
-    text = f"this host's clock and the database's are {off_s:.1f} s apart"
-    if off_s <= _CLOCK_MOST_S:
+    difference_s = abs((queue.now() - datetime.now(UTC)).total_seconds())
+    text = f"this host's clock and the database's are {difference_s:.1f} s apart"
+    if difference_s <= _CLOCK_MOST_S:
         return ok("clock", text)
     return problem("clock", text, "let both follow NTP; runs are stamped by their host's")
 

@@ -173,7 +173,7 @@ def add_new_phones(
             # One unreadable submission mustn't hide the others.
             lines.append(f"{name}: no phone can be added: {error}")
             continue
-        lines += [f"{name}: {serial} came and is measured too" for serial in added]
+        lines += [f"{name}: {serial} is new and was added" for serial in added]
     return lines
 
 
@@ -183,7 +183,7 @@ def _matching_facts(
     """Return the facts of the phones that a submission selects, by the pools and tags of all their
     hosts; raises PlanError.
 
-    None for a plan for a number of phones, or for one of each kind: it chose them at submission.
+    Empty for a plan for a number of phones, or for one of each kind: it chose them at submission.
     """
     selection = read_manifest(document).plan.devices
     if selection.any is not None or selection.one_of_each:

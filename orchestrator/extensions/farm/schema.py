@@ -307,8 +307,8 @@ def _make_tables(connection: psycopg.Connection[Any]) -> None:
     with connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (_key("tables"),))
         connection.execute(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
-        there = connection.execute("SELECT to_regclass('farm_protocol')").fetchone()
-        if there is None or there[0] is None:
+        table = connection.execute("SELECT to_regclass('farm_protocol')").fetchone()
+        if table is None or table[0] is None:
             connection.execute(SchemaManager.get_schema())
             # Without parameters, so that one call runs several statements.
             connection.execute(_TABLES)

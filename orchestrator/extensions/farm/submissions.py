@@ -273,12 +273,12 @@ def cancel(
         raise UsageError(f"{submission} has no job for {', '.join(unknown)}")
     stopped = queue.cancel(submission, list(serials) or None)
     # Also those of an earlier call, if it was interrupted.
-    over = [
+    campaign_ids = [
         job["campaign_id"]
         for job in jobs
         if stopped.get(job["job_id"]) == "waits" or job["status"] == "cancelled"
     ]
-    closed = close_cancelled(workspace, map(CampaignId, over))
+    closed = close_cancelled(workspace, map(CampaignId, campaign_ids))
     waiting, running = (list(stopped.values()).count(status) for status in ("waits", "runs"))
     text = f"{submission}: {counted(waiting, 'job')} cancelled, {running} being stopped"
     if closed:

@@ -293,8 +293,8 @@ class HostWorker:
     def _step(self) -> bool:
         """Poll once; return whether no job is due or running."""
         try:
-            held = set(self._locks.held)
-            if not self._locks.is_alive() and held:
+            locks = set(self._locks.held)
+            if not self._locks.is_alive() and locks:
                 message = "the connection that holds its phones is lost; running jobs are stopped"
                 self._say(message, level="error")
                 self._stop_jobs()
@@ -342,7 +342,7 @@ class HostWorker:
         the workers of all others.
         """
         clashes, paused = self._queue.clashes(), set(self._queue.pauses())
-        may = {
+        allowed = {
             serial
             for serial, phone in phones.items()
             if not phone.unusable
@@ -350,9 +350,9 @@ class HostWorker:
             and not paused & {"farm", f"host:{self._host}", f"phone:{serial}"}
         }
         taken = []
-        for serial in sorted(may | self._workers.alive() | self._offered()):
+        for serial in sorted(allowed | self._workers.alive() | self._offered()):
             name = f"{_PHONE}{serial}"
-            if serial in may and self._locks.take(name):
+            if serial in allowed and self._locks.take(name):
                 taken.append(serial)
                 continue
             self._workers.stop(serial)

@@ -1,9 +1,9 @@
-"""The API under ``/api/v1``: what the farm does, what is stored, and, for who brings the token,
-steering it.
+"""The API under ``/api/v1``: the state of the farm, stored results, and, with the token, control of
+the farm.
 
-What is read needs what the pages need. What changes something needs the token as ``Authorization:
-Bearer``: no other site's script can send that, and no cookie stands in for it. Its description is
-``/api/v1/openapi.json``.
+Reading requires the same as the pages. Requests that change something require the token as
+``Authorization: Bearer``: other sites' scripts can't send it, and no cookie replaces it. The API is
+described in ``/api/v1/openapi.json``.
 """
 
 from __future__ import annotations
@@ -74,14 +74,12 @@ def make_api(
 
     @api.exception_handler(HTTPException)
     async def _unknown(_: Request, error: HTTPException) -> Response:
-        return refusal(
-            error.status_code, error.detail, f"{PATH}/openapi.json describes what there is"
-        )
+        return refusal(error.status_code, error.detail, f"{PATH}/openapi.json describes the paths")
 
     @api.exception_handler(RequestValidationError)
     async def _misread(_: Request, error: RequestValidationError) -> Response:
         faults = (f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
-        return refusal(422, "; ".join(faults), f"{PATH}/openapi.json describes what is asked for")
+        return refusal(422, "; ".join(faults), f"{PATH}/openapi.json describes the parameters")
 
     @api.get("/farm")
     def farm() -> FarmAnswer:

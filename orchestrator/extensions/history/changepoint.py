@@ -193,13 +193,13 @@ def changes(
             sigma=float(sigma[series]),
             correlation=float(correlation[series]),
         )
-        cuts = walked_back(came_from[:, series], length)
+        cuts = backtrack(came_from[:, series], length)
         if common is not None:
             cuts = common.added_to(cuts, series, row.places)
         row_changes = [row.described(cuts, number, length) for number in range(len(cuts))]
         if common is not None:
             row_changes = common.confirmed(row_changes, series, row.places)
-        all_changes += row.held(row.with_ends(row_changes), came_from[:, series])
+        all_changes += row.with_earlier_alarm(row.with_ends(row_changes), came_from[:, series])
     return all_changes
 
 
@@ -393,7 +393,7 @@ def best_cuts(z: Floats, lengths: Integers, *, penalty: float, correlation: Floa
     return came_from
 
 
-def walked_back(came_from: Integers, length: int) -> list[int]:
+def backtrack(came_from: Integers, length: int) -> list[int]:
     """Return the begins of one series' segments, without the first one's, for this length."""
     cuts: list[int] = []
     place = length if length >= SEGMENT_NIGHTS else 0
@@ -621,7 +621,7 @@ class _Row:
         is_back = is_known and self._is_back(change, self.z[-SEGMENT_NIGHTS:])
         return int(self.places[-SEGMENT_NIGHTS]) if is_back else None
 
-    def held(self, changes: list[Change], came_from: Integers) -> list[Change]:
+    def with_earlier_alarm(self, changes: list[Change], came_from: Integers) -> list[Change]:
         """Return the changes with the alarm of one of the last nights, where today's noise would
         have reported it then: the nightly list flaps less.
 
@@ -633,27 +633,28 @@ class _Row:
         for end in range(length - 1, max(length - 1 - RECENT_NIGHTS, 2 * SEGMENT_NIGHTS - 1), -1):
             if came_from[end] < max(SEGMENT_NIGHTS, length - RECENT_NIGHTS):
                 continue
-            cuts = walked_back(came_from, end)
-            then = self.described(cuts, len(cuts) - 1, end)
-            if not is_news(then, nights=nights):
+            cuts = backtrack(came_from, end)
+            earlier = self.described(cuts, len(cuts) - 1, end)
+            if not is_news(earlier, nights=nights):
                 continue
-            now = self.described(cuts, len(cuts) - 1, length)
-            now = replace(now, confidence=then.confidence, is_clear=True)
-            is_back = self._is_back(then, self.z[-SEGMENT_NIGHTS:])
+            current = self.described(cuts, len(cuts) - 1, length)
+            current = replace(current, confidence=earlier.confidence, is_clear=True)
+            is_back = self._is_back(earlier, self.z[-SEGMENT_NIGHTS:])
             if is_back or (
-                self._is_undone(then, cuts, length) and self._is_undone(then, cuts, length - 1)
+                self._is_undone(earlier, cuts, length)
+                and self._is_undone(earlier, cuts, length - 1)
             ):
-                now = replace(then, ended=int(self.places[-SEGMENT_NIGHTS]))
-            elif abs(now.ratio - 1) < LEAST_CHANGE:
-                now = then
-            before = [item for item in changes if item.night < now.earliest]
-            return [*(replace(item, is_newest=False) for item in before), now]
+                current = replace(earlier, ended=int(self.places[-SEGMENT_NIGHTS]))
+            elif abs(current.ratio - 1) < LEAST_CHANGE:
+                current = earlier
+            older = [item for item in changes if item.night < current.earliest]
+            return [*(replace(item, is_newest=False) for item in older), current]
         return changes
 
     def _is_undone(self, change: Change, cuts: Sequence[int], length: int) -> bool:
         """Whether too little of a change is left in its nights among the first ``length`` ones."""
-        then = self.described(cuts, len(cuts) - 1, length)
-        return abs(then.ratio - 1) < LEAST_CHANGE or self._is_back(
+        current = self.described(cuts, len(cuts) - 1, length)
+        return abs(current.ratio - 1) < LEAST_CHANGE or self._is_back(
             change, self.z[cuts[-1] : length]
         )
 
@@ -686,5 +687,5 @@ def _place(z: Floats, start: int, cut: int, end: int) -> tuple[int, int]:
     sums = np.cumsum(stretch)
     left_sum, right_sum = sums[:-1], sums[-1] - sums[:-1]
     gain = left_sum * left_sum / sizes + right_sum * right_sum / (stretch.size - sizes)
-    near = np.flatnonzero(gain >= gain[cut - start - 1] - _PLACE_COST) + start + 1
-    return int(min(near[0], cut)), int(max(near[-1], cut))
+    places = np.flatnonzero(gain >= gain[cut - start - 1] - _PLACE_COST) + start + 1
+    return int(min(places[0], cut)), int(max(places[-1], cut))

@@ -64,7 +64,7 @@ def _causes(change: LatencyChange) -> str:
         f"{cause.moved} of {cause.exposed} series with it moved"
         for cause in change.causes
     )
-    return "; ".join(causes) or "nothing that is known changed"
+    return "; ".join(causes) or "no known change of contents or system"
 
 
 #: Columns of a change, for 'history changes' and for its series' page, which names the series.
@@ -129,7 +129,7 @@ def find_changes(
     """
     if fail_on not in FAIL_ON:
         raise UsageError(
-            f"--fail-on {fail_on!r} isn't known", hint=f"choose one of {', '.join(FAIL_ON)}"
+            f"--fail-on {fail_on!r} is unknown", hint=f"choose one of {', '.join(FAIL_ON)}"
         )
     regressions = find_regressions(workspace.store, question)
     if confirm:
@@ -147,7 +147,7 @@ def find_changes(
     return Changes(
         regressions=regressions,
         fails=bool(states) and (is_slower or is_worse or has_no_series),
-        nothing=f"nothing was looked at: no series in {workspace.store.name} has a figure"
+        nothing=f"nothing was checked: no series in {workspace.store.name} has a figure"
         if has_no_series
         else "",
     )
@@ -161,7 +161,7 @@ def expect(workspace: Workspace, selection: str, night: str, text: str) -> tuple
     check_selection(selection)
     if not text.strip():
         raise UsageError(
-            "the annotation says nothing", hint="write what is expected, for example 'driver 502'"
+            "the annotation has no text", hint="write what is expected, for example 'driver 502'"
         )
     annotation = Annotation(
         annotation_id=secrets.token_hex(4),

@@ -188,7 +188,7 @@ def annotate(
             raise UsageError(
                 f"there is no annotation {remove!r}", hint="'benchfarm history expect' lists them"
             )
-    return CommandResult(text=f"annotation {remove} is gone", data={"annotation_id": remove})
+    return CommandResult(text=f"annotation {remove} is removed", data={"annotation_id": remove})
 
 
 _ANNOTATIONS: Final[Sequence[Column[Annotation]]] = (
@@ -357,8 +357,8 @@ def serve(settings: Settings, listening: Listening, since: Since = "") -> Comman
             if signal.getsignal(number) is not signal.SIG_IGN:
                 stack.callback(signal.signal, number, signal.signal(number, end))
         tell(settings.log_format, "serving", url, url=url)
-        about = "the farm, live: /farm; its API: /api/v1; numbers for Prometheus: /metrics"
-        tell(settings.log_format, "serving", about)
+        addresses = "the farm, live: /farm; its API: /api/v1; numbers for Prometheus: /metrics"
+        tell(settings.log_format, "serving", addresses)
         tell(settings.log_format, "serving", "Ctrl-C ends it")
         server.run(sockets=[opened])
     return CommandResult(text="", data={"url": url})

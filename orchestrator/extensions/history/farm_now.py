@@ -462,7 +462,7 @@ def cancel_button(submission: str) -> str:
     return _act(
         f"Cancel {submission}",
         f"DELETE /submissions/{quote(submission, safe='')}",
-        asks=f"Cancel what waits and runs of {submission}?",
+        asks=f"Cancel all waiting and running jobs of {submission}?",
     )
 
 

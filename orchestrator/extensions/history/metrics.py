@@ -69,8 +69,10 @@ class Numbers(Collector):
         finished = {
             name: moment.timestamp() for name, moment in sorted(activity.finished_at.items())
         }
-        about = "When the last campaign of a name was finished; time() minus it is its age."
-        yield _gauge("benchfarm_campaign_finished_timestamp_seconds", about, ["campaign"], finished)
+        description = "When the last campaign of a name was finished; time() minus it is its age."
+        yield _gauge(
+            "benchfarm_campaign_finished_timestamp_seconds", description, ["campaign"], finished
+        )
         runs: Counter[tuple[str, ...]] = Counter()
         failures: Counter[tuple[str, ...]] = Counter()
         for item in activity.runs:
@@ -78,11 +80,16 @@ class Numbers(Collector):
             runs[item.outcome, phones] += item.count
             if item.is_without_result:
                 failures[item.reason_code, item.outcome, phones] += item.count
-        about, labels = f"Invocations {_RECENT}, by how they ended.", ["outcome", "phones"]
-        yield _gauge("benchfarm_recent_invocations", about, labels, dict(sorted(runs.items())))
-        about = f"Invocations without a result {_RECENT}, by reason."
+        description, labels = f"Invocations {_RECENT}, by how they ended.", ["outcome", "phones"]
         yield _gauge(
-            "benchfarm_recent_failures", about, ["code", *labels], dict(sorted(failures.items()))
+            "benchfarm_recent_invocations", description, labels, dict(sorted(runs.items()))
+        )
+        description = f"Invocations without a result {_RECENT}, by reason."
+        yield _gauge(
+            "benchfarm_recent_failures",
+            description,
+            ["code", *labels],
+            dict(sorted(failures.items())),
         )
         states = {
             str(run.case.serial): state
@@ -109,11 +116,13 @@ class Numbers(Collector):
         }
         counts = Counter((direction, state) for _, direction, state in changed)
         none = {("slower", "not confirmed yet"): 0, ("faster", "not confirmed yet"): 0}
-        about = (
+        description = (
             "Series with a change of the last 14 nights (more where it lacks nights) that lasts"
             " and was neither expected nor refuted."
         )
-        yield _gauge("benchfarm_changed_series", about, ["direction", "state"], {**none, **counts})
+        yield _gauge(
+            "benchfarm_changed_series", description, ["direction", "state"], {**none, **counts}
+        )
 
     def _farm_metrics(self) -> Iterator[Metric]:
         """Yield the numbers of the farm's page; raises StoreError when a part couldn't be read."""
@@ -126,8 +135,8 @@ class Numbers(Collector):
             "without_result": night.without_result,
             "left": night.left,
         }
-        about = "Invocations of the campaigns begun since noon."
-        yield _gauge("benchfarm_night_invocations", about, ["state"], of_night)
+        description = "Invocations of the campaigns begun since noon."
+        yield _gauge("benchfarm_night_invocations", description, ["state"], of_night)
         counted = Counter(item.state for item in farm.devices)
         phones = {state: counted[state] for state in ORDER}
         yield _gauge(
@@ -142,23 +151,23 @@ class Numbers(Collector):
             for item in farm.devices
             if item.seen_at is not None
         }
-        about = (
+        description = (
             "When a phone that is away was announced last; time() minus it is how long it is away."
         )
-        yield _gauge("benchfarm_phone_seen_timestamp_seconds", about, ["serial"], seen_at)
+        yield _gauge("benchfarm_phone_seen_timestamp_seconds", description, ["serial"], seen_at)
         if farm.has_queue:
             jobs = Counter((job.status, str(job.priority)) for job in farm.jobs)
-            about = "Open and lately failed jobs of the farm."
-            yield _gauge("benchfarm_queue_jobs", about, ["state", "priority"], jobs)
-            about = "Longest wait of a job whose phone is free."
-            yield _gauge("benchfarm_queue_lag_seconds", about, [], {(): farm.lag_s})
+            description = "Open and lately failed jobs of the farm."
+            yield _gauge("benchfarm_queue_jobs", description, ["state", "priority"], jobs)
+            description = "Longest wait of a job whose phone is free."
+            yield _gauge("benchfarm_queue_lag_seconds", description, [], {(): farm.lag_s})
 
 
 def _gauge(
-    name: str, about: str, labels: Sequence[str], values: Mapping[Any, float | None]
+    name: str, description: str, labels: Sequence[str], values: Mapping[Any, float | None]
 ) -> Metric:
     """Return a gauge: a number per value of its labels (a text for one label), None left out."""
-    family = GaugeMetricFamily(name, about, labels=labels)
+    family = GaugeMetricFamily(name, description, labels=labels)
     for key, value in values.items():
         if value is not None:
             family.add_metric((key,) if isinstance(key, str) else key, float(value))

@@ -366,7 +366,7 @@ _CAMPAIGNS: Final[Sequence[Column[CampaignAnswer]]] = (
 
 def _series_table(site: Site) -> Table[SiteSeries]:
     names = short_names((row.case.configuration, row.case) for row in site.series)
-    drawn = {row.page: _spark(site, row) for row in site.series}
+    sparklines = {row.page: _spark(site, row) for row in site.series}
 
     def outputs(row: SiteSeries) -> str:
         item = row.faulty_outputs
@@ -411,7 +411,7 @@ def _series_table(site: Site) -> Table[SiteSeries]:
         Column(
             "nights",
             "nights",
-            lambda row: drawn[row.page],
+            lambda row: sparklines[row.page],
             Kind.PICTURE,
             box="nights",
             forms=PAGE,

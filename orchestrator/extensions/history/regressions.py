@@ -516,8 +516,8 @@ def _comparable_nights(
     for change in reported:
         measured = np.flatnonzero(table.contents_at[change.series] >= 0)
         first = max(0, int(np.searchsorted(measured, change.earliest)) - 1)
-        near = measured[first : int(np.searchsorted(measured, change.latest)) + 1].tolist()
-        if len({figure_kind(change.series, night) for night in near} - {None}) > 1:
+        nights_around = measured[first : int(np.searchsorted(measured, change.latest)) + 1].tolist()
+        if len({figure_kind(change.series, night) for night in nights_around} - {None}) > 1:
             changed.add(change.series)
             kind_by_night = {
                 night: figure_kind(change.series, night) for night in measured.tolist()

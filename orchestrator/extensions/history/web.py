@@ -253,16 +253,16 @@ def _refusal(request: Request, access: Access) -> Response | None:
 def _refused_change(request: Request, access: Access) -> Response | None:
     if not access.token:
         return api.refusal(
-            403, "the server was started without a token: it only shows", "serve --token-file FILE"
+            403,
+            "the server was started without a token: it is read-only",
+            "serve --token-file FILE",
         )
     if not access.lets_steer(request):
         return api.refusal(401, "this needs the token", "send it as 'Authorization: Bearer TOKEN'")
     length = request.headers.get("content-length", "0")
     has_length = length.isdecimal() and len(length) <= 9
     if "transfer-encoding" in request.headers or not has_length or int(length) > _MAX_BYTES:
-        return api.refusal(
-            413, f"a request may bring {_MAX_BYTES} bytes along, and says how many it brings"
-        )
+        return api.refusal(413, f"a request needs a Content-Length of at most {_MAX_BYTES} bytes")
     return None
 
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from orchestrator.extensions.history.changepoint import (
+    backtrack,
     best_cuts,
     changes,
     is_alarm,
     is_news,
-    walked_back,
 )
 from tests.conftest import installed
 
@@ -23,7 +23,7 @@ SEED = 20261122
 def partition(values: np.ndarray, lengths: np.ndarray, penalty: float) -> list[list[int]]:
     came_from = best_cuts(values, lengths, penalty=penalty, correlation=np.zeros(len(values)))
     return [
-        walked_back(came_from[:, number], length) for number, length in enumerate(lengths.tolist())
+        backtrack(came_from[:, number], length) for number, length in enumerate(lengths.tolist())
     ]
 
 

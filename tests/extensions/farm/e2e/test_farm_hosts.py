@@ -397,7 +397,7 @@ def test_a_phone_whose_host_comes_after_the_submission_is_measured_too(
     farm.expect_no_loss(name, 4, before)
     # It has come: nothing is left out any more, and the exit code is 0.
     assert farm.one("farm", "status", name)["left_out"] == {}
-    said = f"{name}: {farm.two.serial} came and is measured too"
+    said = f"{name}: {farm.two.serial} is new and was added"
     assert (farm.one.log() + farm.two.log()).count(said) == 1
 
 
