@@ -157,7 +157,7 @@ def test_what_is_exported_of_this_computer_names_no_folder_of_it(
         assert sys.prefix.encode() not in text, name
     assert any(b"given --graph=my model.tflite" in text for text in texts.values())
     # It is still the same campaign, here and in another lab.
-    assert "stored before" in cli("import", tmp_path / "night.zip").ok().stdout
+    assert "already stored" in cli("import", tmp_path / "night.zip").ok().stdout
     other = Cli(home=tmp_path / "other")
     other("import", tmp_path / "night.zip").ok()
     (run,) = other("results runs --json").ok().json

@@ -1,9 +1,9 @@
-"""An evidence bundle: chosen campaigns with everything that their runs left behind, in one file.
+"""An evidence bundle: chosen campaigns with all outputs of their runs, in one file.
 
 It is a ZIP archive of ``manifest.json``, ``records.jsonl`` (campaigns, devices, models, builds and
-runs as the store's documents, one in a line, each with its kind) and ``blobs/<sha256>`` (what runs
-left behind, each content once). The manifest holds the sha256 of the records; a blob's name is its
-own. Another store takes the bundle in without changing anything that it holds, and reads the raw
+runs as the store's documents, one a line, each with its kind) and ``blobs/<sha256>`` (outputs of
+runs, each content once). The manifest holds the sha256 of the records; a blob's name is its
+own. Another store imports the bundle without changing anything that it holds, and reads the raw
 output again with its own version.
 """
 
@@ -45,7 +45,7 @@ MANIFEST: Final = "manifest.json"
 _RECORDS: Final = "records.jsonl"
 _HINT: Final = "'benchfarm export' writes bundles"
 #: More than the manifest is.
-_LARGEST_HEAD_BYTES: Final = 1 << 20
+_LARGEST_MANIFEST_BYTES: Final = 1 << 20
 #: More than any one program prints, and than a year of a lab's records; a larger member was made to
 #: fill memory.
 _LARGEST_BLOB_BYTES: Final = 1 << 30
@@ -53,22 +53,22 @@ _LARGEST_RECORDS_BYTES: Final = 8 << 30
 _LARGEST_LINE_BYTES: Final = 64 << 20
 #: Values of one record: a campaign of 100,000 planned runs has half as many. Each takes some
 #: hundred bytes of memory.
-_MOST_VALUES: Final = 4_000_000
-#: Output that a run left behind beyond this may be at most 200 times its size in the file: programs
-#: print no such thing, and it would fill memory.
+_MAX_VALUES: Final = 4_000_000
+#: Outputs of a run beyond this may be at most 200 times their size in the file: programs print no
+#: such thing, and it would fill memory.
 _LARGE_BYTES: Final = 64 << 20
-_MOST_PACKED: Final = 200
-#: Things that one run leaves behind.
-_MOST_LEFT: Final = 1_000
-#: Runs that are stored in one transaction, as each waits for the disk; fewer where they left more
-#: bytes behind.
-_AT_ONCE: Final = 50
-_AT_ONCE_BYTES: Final = 16 << 20
-#: Parts of records in which texts of this computer stand; of runs on this computer also what its
-#: programs said.
-_OF_CAMPAIGNS: Final = ("plan_text", "skipped")
-_OF_RUNS: Final = ("reason", "verdict")
-_OF_HOST_RUNS: Final = (*_OF_RUNS, "command", "report")
+_MAX_COMPRESSION: Final = 200
+#: Outputs of one run.
+_MAX_ATTACHMENTS: Final = 1_000
+#: Runs stored in one transaction, as each transaction waits for the disk; fewer where their
+#: outputs are larger.
+_BATCH_RUNS: Final = 50
+_BATCH_BYTES: Final = 16 << 20
+#: Fields of records that may name folders of this computer; of runs on this computer also those
+#: that hold its programs' output.
+_CAMPAIGN_TEXTS: Final = ("plan_text", "skipped")
+_RUN_TEXTS: Final = ("reason", "verdict")
+_HOST_RUN_TEXTS: Final = (*_RUN_TEXTS, "command", "report")
 _KINDS: Final[Mapping[str, type]] = {
     "campaign": Campaign,
     "device": DeviceFacts,
@@ -80,7 +80,7 @@ _KINDS: Final[Mapping[str, type]] = {
 
 @frozen
 class BundleContents:
-    """How much of what a bundle holds."""
+    """Counts of a bundle's records."""
 
     campaigns: int
     runs: int
@@ -99,13 +99,17 @@ def write_bundle(
     OSError.
     """
     store = workspace.store
-    whole = [known for one in campaigns if (known := store.campaign(one.campaign_id)) is not None]
-    own = redaction_of(whole, private_folders(workspace))
+    full_campaigns = [
+        campaign
+        for listed in campaigns
+        if (campaign := store.campaign(listed.campaign_id)) is not None
+    ]
+    redaction = redaction_of(full_campaigns, private_folders(workspace))
     with (
         zipfile.ZipFile(path, "x", zipfile.ZIP_DEFLATED) as archive,
         tempfile.NamedTemporaryFile(dir=path.parent) as lines,
     ):
-        contents = _write_records(archive, lines.file, store, whole, run_ids, own)
+        contents = _write_records(archive, lines.file, store, full_campaigns, run_ids, redaction)
         lines.flush()
         archive.write(lines.name, _RECORDS)
         manifest = {
@@ -127,22 +131,20 @@ def _write_records(
     store: Store,
     campaigns: Sequence[Campaign],
     chosen: Collection[str],
-    own: Redaction,
+    redaction: Redaction,
 ) -> BundleContents:
-    """Write what runs left behind to the archive and the records to ``lines``; return how much
-    there is.
-    """
+    """Write outputs of runs to the archive and the records to ``lines``; return their counts."""
 
-    def write(kind: str, record: object, parts: Collection[str] = (), **beside: object) -> None:
+    def write(kind: str, record: object, parts: Collection[str] = (), **fields: object) -> None:
         document = json.loads(dump_document(record))
-        document |= {name: own.hide_all(document[name]) for name in parts if name in document}
-        line = json.dumps({"kind": kind, **beside, "record": document}, separators=(",", ":"))
+        document |= {name: redaction.hide_all(document[name]) for name in parts if name in document}
+        line = json.dumps({"kind": kind, **fields, "record": document}, separators=(",", ":"))
         lines.write(line.encode("ascii") + b"\n")
 
     blobs: set[str] = set()
     # Dictionaries are sets that keep their order.
     cases: dict[Case, None] = {}
-    done: dict[CampaignId, list[Invocation]] = {}
+    exported: dict[CampaignId, list[Invocation]] = {}
     runs = virtual_runs = pruned_runs = 0
     campaign_ids = [campaign.campaign_id for campaign in campaigns]
     for run in store.runs(campaign_ids=campaign_ids, with_attachments=True):
@@ -151,21 +153,24 @@ def _write_records(
         cases[run.case] = None
         if chosen:
             invocation = Invocation(case=run.case, run_pass=run.run_pass, number=run.invocation)
-            done.setdefault(run.campaign_id, []).append(invocation)
+            exported.setdefault(run.campaign_id, []).append(invocation)
         runs += 1
         virtual_runs += run.is_virtual
         pruned_runs += is_pruned(run.attachments)
         # A phone's own paths stay as they are, whatever this computer's are called.
         is_host = run.case.serial == HOST_SERIAL
-        left = []
+        outputs = []
         for item in run.attachments:
-            kept = replace(item, data=own.hide_bytes(item.data)) if is_host else item
-            left.append([kept.name, kept.sha256])
-            if kept.sha256 not in blobs:
-                blobs.add(kept.sha256)
-                archive.writestr(f"blobs/{kept.sha256}", kept.data)
+            attachment = replace(item, data=redaction.hide_bytes(item.data)) if is_host else item
+            outputs.append([attachment.name, attachment.sha256])
+            if attachment.sha256 not in blobs:
+                blobs.add(attachment.sha256)
+                archive.writestr(f"blobs/{attachment.sha256}", attachment.data)
         write(
-            "run", replace(run, attachments=()), _OF_HOST_RUNS if is_host else _OF_RUNS, left=left
+            "run",
+            replace(run, attachments=()),
+            _HOST_RUN_TEXTS if is_host else _RUN_TEXTS,
+            left=outputs,
         )
     for campaign in campaigns:
         portable = replace(
@@ -174,10 +179,10 @@ def _write_records(
         )
         if chosen:
             # Without the plan of the others.
-            invocations = tuple(done.get(campaign.campaign_id, ()))
+            invocations = tuple(exported.get(campaign.campaign_id, ()))
             portable = replace(portable, invocations=invocations, skipped=())
         cases |= dict.fromkeys(item.case for item in portable.invocations)
-        write("campaign", portable, _OF_CAMPAIGNS)
+        write("campaign", portable, _CAMPAIGN_TEXTS)
     devices, models, builds = store.devices(), store.models(), store.builds()
     for serial in dict.fromkeys(case.serial for case in cases):
         write("device", devices[serial])
@@ -196,7 +201,7 @@ def _write_records(
 
 @frozen
 class _Manifest:
-    """What is read of the manifest."""
+    """The fields of the manifest that are read."""
 
     schema: str
     schema_version: int
@@ -210,7 +215,7 @@ class _Line:
 
     kind: str
     record: Mapping[str, object]
-    #: Of a run: names and sha256 of what it left behind.
+    #: Of a run: names and sha256 of its outputs.
     left: tuple[tuple[str, str], ...] = ()
 
     def read(self, where: str) -> Any:  # noqa: ANN401 - a record of its kind
@@ -251,45 +256,45 @@ class Bundle:
         self._archive.close()
 
     def runs(self) -> Iterator[RunRecord]:
-        """Yield the runs with everything that they left behind."""
+        """Yield the runs with their outputs."""
         for where, line in self._lines():
             if line.kind == "run":
-                left = (
+                attachments = (
                     Attachment(
                         name=name, data=self._content(f"blobs/{sha256}", _LARGEST_BLOB_BYTES)
                     )
                     for name, sha256 in line.left
                 )
-                yield replace(line.read(where), attachments=tuple(left))
+                yield replace(line.read(where), attachments=tuple(attachments))
 
     def checked(self) -> Mapping[str, list[Any]]:
-        """Check every record and all that runs left behind, before anything is stored, and return all
-        but the runs, by kind.
+        """Check every record and output before anything is stored; return all records but the runs,
+        by kind.
 
         Raises StoreError naming the line and the field.
         """
-        found: dict[str, list[Any]] = {kind: [] for kind in _KINDS}
-        of_runs: set[CampaignId] = set()
-        whole: set[str] = set()
+        records: dict[str, list[Any]] = {kind: [] for kind in _KINDS}
+        campaign_ids: set[CampaignId] = set()
+        checked_blobs: set[str] = set()
         for where, line in self._lines():
             if line.kind not in _KINDS:
                 continue
             record = line.read(where)
             if line.kind != "run":
-                found[line.kind].append(record)
+                records[line.kind].append(record)
                 continue
-            _plain(self, record.run_id)
-            of_runs.add(record.campaign_id)
+            _checked_id(self, record.run_id)
+            campaign_ids.add(record.campaign_id)
             self._check_sizes(where, line)
             for _, sha256 in line.left:
-                if sha256 not in whole:
+                if sha256 not in checked_blobs:
                     self._check_blob(sha256)
-                    whole.add(sha256)
-        if strays := of_runs.difference(item.campaign_id for item in found["campaign"]):
+                    checked_blobs.add(sha256)
+        if unknown_ids := campaign_ids.difference(item.campaign_id for item in records["campaign"]):
             raise StoreCorruptError(
-                f"{self.path}: runs are of campaign {min(strays)[:80]!r}, which the bundle doesn't hold"
+                f"{self.path}: runs are of campaign {min(unknown_ids)[:80]!r}, which the bundle doesn't hold"
             )
-        return found
+        return records
 
     def _lines(self) -> Iterator[tuple[str, _Line]]:
         """Yield each line of the records with its place."""
@@ -298,24 +303,24 @@ class Bundle:
                 iter(lambda: stream.readline(_LARGEST_LINE_BYTES), b""), start=1
             ):
                 where = f"{self.path}: {_RECORDS}:{number}"
-                if line.count(b",") > _MOST_VALUES:
+                if line.count(b",") > _MAX_VALUES:
                     raise StoreCorruptError(f"{where}: holds more values than any record")
                 yield where, load_document(_Line, line.decode("utf-8", "replace"), where=where)
 
     def _check_sizes(self, where: str, line: _Line) -> None:
-        """Raise StoreCorruptError when what a run left behind is missing, or there to fill memory."""
-        found = [self._member(f"blobs/{sha256}") for _, sha256 in line.left]
-        size_bytes = sum(info.file_size for info in found)
-        packed_bytes = sum({info.filename: info.compress_size for info in found}.values())
-        if len(found) > _MOST_LEFT or (
-            size_bytes > _LARGE_BYTES and size_bytes > _MOST_PACKED * packed_bytes
+        """Raise StoreCorruptError when outputs of a run are missing, or made to fill memory."""
+        members = [self._member(f"blobs/{sha256}") for _, sha256 in line.left]
+        size_bytes = sum(info.file_size for info in members)
+        packed_bytes = sum({info.filename: info.compress_size for info in members}.values())
+        if len(members) > _MAX_ATTACHMENTS or (
+            size_bytes > _LARGE_BYTES and size_bytes > _MAX_COMPRESSION * packed_bytes
         ):
             raise StoreCorruptError(
-                f"{where}: left {len(found)} outputs of {size_bytes} bytes behind"
+                f"{where}: left {len(members)} outputs of {size_bytes} bytes behind"
             )
 
     def _read_manifest(self) -> _Manifest:
-        data = self._content(MANIFEST, _LARGEST_HEAD_BYTES)
+        data = self._content(MANIFEST, _LARGEST_MANIFEST_BYTES)
         try:
             manifest = load_document(
                 _Manifest, data.decode("utf-8", "replace"), where=f"{self.path}: is no bundle"
@@ -363,127 +368,125 @@ class Bundle:
 
 
 _Id = TypeVar("_Id", bound=str)
-_Known = TypeVar("_Known")
+_Value = TypeVar("_Value")
 _Placed = TypeVar("_Placed", DeviceFacts, Case, SkippedCase)
 
 
 @frozen
-class TakenIn:
-    """What taking a bundle in did."""
+class BundleImport:
+    """The counts of an import."""
 
     #: Campaigns that the store didn't hold before.
     new_campaigns: tuple[CampaignId, ...]
     #: Campaigns of the bundle, new or known.
     campaigns: tuple[CampaignId, ...]
     new_runs: int
-    #: Those of them whose raw output was deleted before they were exported: their figures are what
-    #: the bundle says.
+    #: Those of them whose raw output was deleted before the export: their figures are the bundle's.
     pruned_runs: int
-    #: Runs that the store held already, the very same ones.
+    #: Runs that the store held already.
     known_runs: int
-    #: Runs in whose place the store holds others, which were kept: run ids of the bundle's.
+    #: Runs left out because the store holds others in their place: run ids of the bundle.
     other_runs: tuple[RunId, ...] = ()
     origin: Origin
 
 
-def take_in(
+def import_bundle(
     bundle: Bundle, store: Store, *, read: Callable[[RunRecord, DeviceFacts, Campaign], RunRecord]
-) -> TakenIn:
-    """Store what a bundle holds and the store doesn't; what the store holds already is never
-    changed.
+) -> BundleImport:
+    """Store the records of a bundle that the store doesn't hold; those that it holds never change.
 
-    Figures and verdicts are what ``read`` makes of a run with its raw output. A
-    file can name any device: each is stored as ``SERIAL@HOST``, with the name of the bundle's
-    computer, and apart from this lab's own. An import that was cut off is continued by importing
-    again.
+    ``read`` returns a run with figures and verdict read from its raw output. A file can name any
+    device: each is stored as ``SERIAL@HOST``, with the name of the bundle's computer, and apart
+    from this lab's own. An interrupted import is continued by importing again.
 
     Raises:
         StoreCorruptError: the bundle is damaged; nothing was stored.
-        StoreError: a campaign of this id is stored and is another one, or a record can't be stored
-            as it is.
+        StoreError: another campaign with this id is stored, or a record can't be stored as it is.
     """
     origin = Origin(file=bundle.path.name, sha256=sha256_of(bundle.path))
     records = bundle.checked()
     campaigns: dict[CampaignId, Campaign] = {
-        _plain(bundle, item.campaign_id): item for item in records["campaign"]
+        _checked_id(bundle, item.campaign_id): item for item in records["campaign"]
     }
     stored = {campaign_id: store.campaign(campaign_id) for campaign_id in campaigns}
     stored_ids = (
         {run.run_id for run in store.runs(campaign_ids=list(campaigns))} if campaigns else set()
     )
-    begun = [campaign for campaign_id, campaign in campaigns.items() if not stored[campaign_id]]
-    for campaign_id, known_campaign in stored.items():
-        if known_campaign is not None:
-            _check_same(bundle, known_campaign, campaigns[campaign_id])
-    # In a store's order of campaigns the newest is the last one.
-    for campaign in sorted(begun, key=lambda campaign: campaign.created_at.timestamp()):
-        _begin(store, records, campaign, origin)
+    new_campaigns = [
+        campaign for campaign_id, campaign in campaigns.items() if not stored[campaign_id]
+    ]
+    for campaign_id, previous in stored.items():
+        if previous is not None:
+            _check_same(bundle, previous, campaigns[campaign_id])
+    # The newest campaign is the last one in the store's order.
+    for campaign in sorted(new_campaigns, key=lambda campaign: campaign.created_at.timestamp()):
+        _create_campaign(store, records, campaign, origin)
     facts = store.devices()
-    new, pruned, known, others = 0, 0, 0, list[RunId]()
-    for at_once in _together(bundle.runs()):
+    new_count, pruned_count, known_count, other_runs = 0, 0, 0, list[RunId]()
+    for batch in _batches(bundle.runs()):
         fresh: list[RunRecord] = []
-        for run in at_once:
-            of = campaigns[run.campaign_id]
-            before = stored[run.campaign_id]
+        for run in batch:
+            campaign = campaigns[run.campaign_id]
+            stored_campaign = stored[run.campaign_id]
             if run.run_id in stored_ids:
-                known += 1
-            elif before is not None and before.terms.origin is None:
+                known_count += 1
+            elif stored_campaign is not None and stored_campaign.terms.origin is None:
                 # Nothing that comes from a file is added to what this lab has measured itself.
-                others.append(run.run_id)
+                other_runs.append(run.run_id)
             else:
-                moved = replace(run, case=_here(run.case, of))
+                moved = replace(run, case=_with_local_serial(run.case, campaign))
                 serial = moved.case.serial
-                fresh.append(read(moved, facts[serial], of) if serial in facts else moved)
+                fresh.append(read(moved, facts[serial], campaign) if serial in facts else moved)
         for run, is_new in zip(fresh, store.append_runs(fresh), strict=True):
-            new += is_new
-            pruned += is_new and is_pruned(run.attachments)
-            others += [] if is_new else [run.run_id]
-    return TakenIn(
-        new_campaigns=tuple(campaign.campaign_id for campaign in begun),
+            new_count += is_new
+            pruned_count += is_new and is_pruned(run.attachments)
+            other_runs += [] if is_new else [run.run_id]
+    return BundleImport(
+        new_campaigns=tuple(campaign.campaign_id for campaign in new_campaigns),
         campaigns=tuple(campaigns),
-        new_runs=new,
-        pruned_runs=pruned,
-        known_runs=known,
-        other_runs=tuple(others),
+        new_runs=new_count,
+        pruned_runs=pruned_count,
+        known_runs=known_count,
+        other_runs=tuple(other_runs),
         origin=origin,
     )
 
 
-def _together(runs: Iterator[RunRecord]) -> Iterator[list[RunRecord]]:
-    """Yield runs as they are stored in one transaction."""
-    at_once: list[RunRecord] = []
+def _batches(runs: Iterator[RunRecord]) -> Iterator[list[RunRecord]]:
+    """Yield runs in batches, each stored in one transaction."""
+    batch: list[RunRecord] = []
     size_bytes = 0
     for run in runs:
-        at_once.append(run)
+        batch.append(run)
         size_bytes += sum(len(item.data) for item in run.attachments)
-        if len(at_once) == _AT_ONCE or size_bytes > _AT_ONCE_BYTES:
-            yield at_once
-            at_once, size_bytes = [], 0
-    if at_once:
-        yield at_once
+        if len(batch) == _BATCH_RUNS or size_bytes > _BATCH_BYTES:
+            yield batch
+            batch, size_bytes = [], 0
+    if batch:
+        yield batch
 
 
-def _plain(bundle: Bundle, name: _Id) -> _Id:
-    """Return an id that may become a part of a file's name; raises StoreCorruptError."""
+def _checked_id(bundle: Bundle, name: _Id) -> _Id:
+    """Return an id that is safe in a file name; raises StoreCorruptError for any other."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}", name):
         raise StoreCorruptError(f"{bundle.path}: {name[:80]!r} is no id of a campaign or run")
     return name
 
 
-def _here(record: _Placed, campaign: Campaign) -> _Placed:
+def _with_local_serial(record: _Placed, campaign: Campaign) -> _Placed:
     """Return a device, case or skip under the serial number that it has in this store."""
     return replace(record, serial=Serial(f"{record.serial}@{campaign.host}"))
 
 
-def _terms_here(campaign: Campaign, origin: Origin) -> Terms:
+def _local_terms(campaign: Campaign, origin: Origin) -> Terms:
     """Return a campaign's terms, in which devices and cases have the keys of this store."""
     terms, pairing = campaign.terms, campaign.terms.pairing
-    cases = {item.case: _here(item.case, campaign) for item in campaign.invocations}
+    cases = {item.case: _with_local_serial(item.case, campaign) for item in campaign.invocations}
     keys = {case.case_key: here.case_key for case, here in cases.items()}
     outputs = {case.outputs_key: here.outputs_key for case, here in cases.items()}
 
-    def by_serial(known: Mapping[str, _Known]) -> dict[str, _Known]:
-        return {f"{serial}@{campaign.host}": value for serial, value in known.items()}
+    def by_serial(values: Mapping[str, _Value]) -> dict[str, _Value]:
+        return {f"{serial}@{campaign.host}": value for serial, value in values.items()}
 
     return replace(
         terms,
@@ -491,7 +494,10 @@ def _terms_here(campaign: Campaign, origin: Origin) -> Terms:
         pairing=pairing
         and replace(
             pairing,
-            sides=tuple((keys.get(one, one), keys.get(two, two)) for one, two in pairing.sides),
+            sides=tuple(
+                (keys.get(first, first), keys.get(second, second))
+                for first, second in pairing.sides
+            ),
         ),
         output_checks={
             outputs[key]: check for key, check in terms.output_checks.items() if key in outputs
@@ -513,36 +519,37 @@ def _check_same(bundle: Bundle, stored: Campaign, campaign: Campaign) -> None:
         )
 
 
-def _ended(campaign: Campaign) -> CampaignStatus:
-    """Return the status of an imported campaign, however far it came: it can't be resumed here."""
+def _final_status(campaign: Campaign) -> CampaignStatus:
+    """Return the status of an imported campaign, which can't be resumed here."""
     status = campaign.status
     return status if status is CampaignStatus.CLOSED else CampaignStatus.FINISHED
 
 
-def _begin(
+def _create_campaign(
     store: Store, records: Mapping[str, list[Any]], campaign: Campaign, origin: Origin
 ) -> None:
-    """Begin a campaign that the store doesn't hold.
+    """Create a campaign that the store doesn't hold.
 
-    What the store knows of a device, a model or a build stays as it is.
+    Stored devices, models and builds stay as they are.
     """
     known_devices, known_models, known_builds = store.devices(), store.models(), store.builds()
     devices = []
     for facts in records["device"]:
-        moved = replace(_here(facts, campaign), is_imported=True)
-        known = known_devices.get(moved.serial, moved)
+        moved = replace(_with_local_serial(facts, campaign), is_imported=True)
+        stored = known_devices.get(moved.serial, moved)
         # The store refuses a virtual phone under a real one's serial number, and the other way
         # round.
-        devices.append(known if known.is_virtual == moved.is_virtual else moved)
+        devices.append(stored if stored.is_virtual == moved.is_virtual else moved)
     store.begin_campaign(
         replace(
             campaign,
-            status=_ended(campaign),
-            terms=_terms_here(campaign, origin),
+            status=_final_status(campaign),
+            terms=_local_terms(campaign, origin),
             invocations=tuple(
-                replace(item, case=_here(item.case, campaign)) for item in campaign.invocations
+                replace(item, case=_with_local_serial(item.case, campaign))
+                for item in campaign.invocations
             ),
-            skipped=tuple(_here(item, campaign) for item in campaign.skipped),
+            skipped=tuple(_with_local_serial(item, campaign) for item in campaign.skipped),
         ),
         devices=devices,
         models=[known_models.get(item.sha256, item) for item in records["model"]],

@@ -1,6 +1,4 @@
-"""The command ``parse``: a report as it shows it, the fields that every command's JSON has, and lines
-for people.
-"""
+"""The command ``parse``: reports as text, and as the fields that every command's JSON has."""
 
 from __future__ import annotations
 
@@ -33,9 +31,9 @@ def parse_files(
 
     Example: benchfarm parse log.txt
     """
-    # A file without any run is told before anything is printed; runs are read while they are
-    # written, so that a file may hold any number of them.
-    readers = [(file, *begun_reading(file)) for file in files]
+    # A file without any run is an error before anything is printed; runs are read while they are
+    # printed, so that a file may hold any number of them.
+    readers = [(file, *read_first_runs(file)) for file in files]
 
     def items() -> Iterator[dict[str, object]]:
         for file, _, reports in readers:
@@ -44,30 +42,29 @@ def parse_files(
 
     def lines() -> Iterator[str]:
         is_first = True
-        for file, begun, reports in readers:
+        for file, first_runs, reports in readers:
             for number, report in enumerate(reports, start=1):
                 if not is_first:
                     yield ""
                 is_first = False
-                yield f"{file}, run {number}" if len(begun) > 1 else file
+                yield f"{file}, run {number}" if len(first_runs) > 1 else file
                 yield from (f"  {one_line(line)}" for line in describe(report))
 
-    begun = readers[0][1]
-    is_single = len(files) == 1 and len(begun) == 1
+    first_runs = readers[0][1]
+    is_single = len(files) == 1 and len(first_runs) == 1
     return CommandResult(
-        text="", lines=lines(), data=to_public(begun[0]) if is_single else Streamed(items)
+        text="", lines=lines(), data=to_public(first_runs[0]) if is_single else Streamed(items)
     )
 
 
-def begun_reading(file: str) -> tuple[list[ToolReport], Iterator[ToolReport]]:
-    """Return the first runs of a file (``-``: of standard input), at most two, and an iterator over
-    all of them.
+def read_first_runs(file: str) -> tuple[list[ToolReport], Iterator[ToolReport]]:
+    """Return at most two first runs of a file (``-``: standard input), and an iterator over all.
 
     Raises UsageError for an unreadable file, OutputParseError for one without any run.
     """
     reports = _reports(file)
-    begun = list(itertools.islice(reports, 2))
-    return begun, itertools.chain(begun, reports)
+    first_runs = list(itertools.islice(reports, 2))
+    return first_runs, itertools.chain(first_runs, reports)
 
 
 def _reports(file: str) -> Iterator[ToolReport]:
@@ -77,10 +74,10 @@ def _reports(file: str) -> Iterator[ToolReport]:
         with contextlib.ExitStack() as stack:
             path = Path(file)
             if file == "-":
-                path = stack.enter_context(_kept(cast("io.BufferedReader", sys.stdin.buffer)))
+                path = stack.enter_context(_spooled(cast("io.BufferedReader", sys.stdin.buffer)))
             elif not path.is_file():
-                # A pipe (and what can't be opened is a wrong name, not a wrong text).
-                path = stack.enter_context(_kept(stack.enter_context(path.open("rb"))))
+                # A pipe; a file that can't be opened has a wrong name, not a wrong text.
+                path = stack.enter_context(_spooled(stack.enter_context(path.open("rb"))))
             yield from iterate_file(path)
     except OutputParseError as error:
         raise OutputParseError(
@@ -91,24 +88,23 @@ def _reports(file: str) -> Iterator[ToolReport]:
 
 
 @contextlib.contextmanager
-def _kept(stream: io.BufferedReader) -> Iterator[Path]:
-    """Keep what comes through a pipe in a file while it is read."""
-    with tempfile.NamedTemporaryFile() as kept:
-        # One read a turn: a signal that comes between two reads is handled before the next one
-        # waits.
+def _spooled(stream: io.BufferedReader) -> Iterator[Path]:
+    """Copy a pipe to a temporary file; yield its path."""
+    with tempfile.NamedTemporaryFile() as file:
+        # One read a turn: a signal between two reads is handled before the next one waits.
         while piece := stream.read1():
-            kept.write(piece)
-        kept.flush()
-        yield Path(kept.name)
+            file.write(piece)
+        file.flush()
+        yield Path(file.name)
 
 
-#: Fields that may have a row for each operator of a model; people get their number.
+#: Fields that may have a row for each operator of a model; the text has their number.
 _LONG: Final = ("operators", "operator_types", "profile_blocks")
 
 
 def to_public(report: ToolReport) -> dict[str, object]:
-    """Return a report's fields as JSON has them, with what follows of them: the speed of a language
-    model and what to do about a failure.
+    """Return a report's fields as JSON has them, with two derived ones: a language model's speed and
+    the next step after a failure.
     """
     is_token = report.extra.get("unit") == "token"
     return {

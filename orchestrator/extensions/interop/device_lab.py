@@ -1,5 +1,4 @@
-"""Runs of LiteRT's device lab and of its leaderboard, which others made: their files and lines are
-read, never run.
+"""Runs of LiteRT's device lab and of its leaderboard: their files and lines are read, never run.
 
 A job of a session leaves ``results.pb`` and ``runtime_info.pb`` (a model) or ``metrics.pb`` and
 ``provenance.txt`` (a language model), with the phone's whole log; the leaderboard has a line for
@@ -36,19 +35,19 @@ METRICS: Final = "metrics.pb"
 PROVENANCE: Final = "provenance.txt"
 LOGCAT: Final = "logcat.txt"
 STDOUT: Final = "stdout.txt"
-#: What a model's job of version 0.3 ran: its processes and their commands, one after the other.
+#: The processes of a model's job of version 0.3 and their commands, in order.
 RECORD: Final = "benchmark_run.txt"
 _RESULTS_PID: Final = re.compile(rb"^(?:measured|fallback) process: pid (\d{1,9})$", re.MULTILINE)
 
 
 class DeviceLabTool(ImportedTool):
-    """Reads what a lab's job left behind; the lab runs it."""
+    """Reads the files of a lab's job, which the lab has run."""
 
     def __init__(self) -> None:
         super().__init__(ToolName.DEVICE_LAB, lambda text: [])
 
     def parse(self, raw: RawOutput, case: Case) -> ToolReport:
-        """Read the case's own figure; what can't be read is a report that says so."""
+        """Return the report of the case's figure, a failed one when it can't be read."""
         try:
             return _report(raw, case)
         except OutputParseError as error:
@@ -68,53 +67,52 @@ def _report(raw: RawOutput, case: Case) -> ToolReport:
         return report_of(process, phase, requested=case.delegate.value)
     return parse_run(
         stdout=raw.data(STDOUT),
-        logcat=_log_of_results(raw),
+        logcat=_results_log(raw),
         exit_code=raw.exit_code,
         files=RunFiles(result_pb=raw.data(RESULTS), runtime_info_pb=raw.data(RUNTIME_INFO)),
         requested=case.delegate.value,
     )
 
 
-def _log_of_results(raw: RawOutput) -> bytes:
-    """Return the log of the process that wrote the results, the last one of a job; the whole log
-    where nothing names it, or it logged nothing.
+def _results_log(raw: RawOutput) -> bytes:
+    """Return the log of the job's last process, which wrote the results; the whole log where nothing
+    names that process, or it logged nothing.
     """
     log, pids = raw.data(LOGCAT), _RESULTS_PID.findall(raw.data(RECORD))
-    own = (
+    lines = (
         re.findall(rb"^[\d-]+ [\d:.]+ +%b +\d+ .*\n?" % pids[-1], log, re.MULTILINE) if pids else []
     )
-    return b"".join(own) or log
+    return b"".join(lines) or log
 
 
-def lines_of_job(logcat: bytes) -> list[list[str]]:
-    """Return what each process logged that logged a language model's results, in their order;
-    other processes log too, and are left out.
-    """
+def language_model_logs(logcat: bytes) -> list[list[str]]:
+    """Return the log lines of each process that logged a language model's results, in order."""
     logged: defaultdict[int | None, list[str]] = defaultdict(list)
-    own: dict[int | None, None] = {}
+    pids: dict[int | None, None] = {}
     for line in own_lines(logcat):
         logged[line.pid].append(line.raw)
         if line.pid and ("BenchmarkInfo:" in line.raw or "litert_lm_lib.cc" in line.raw):
-            own[line.pid] = None
-    return [logged[pid] for pid in own]
+            pids[line.pid] = None
+    return [logged[pid] for pid in pids]
 
 
 def _with_evidence(process: Process, logcat: bytes) -> Process:
-    """Add what the job's process logged of where the operators ran; of a log without results,
-    nothing is.
+    """Add from the log where the operators ran; nothing from a log without results.
 
-    Since 0.3 the command runs a process before, which fills the caches: the measured one is the
-    last with as many repetitions as its file has.
+    Since 0.3 the command first runs a process that fills the caches: the measured one is the last
+    with as many repetitions as its file has.
     """
-    told_by = [told for lines in lines_of_job(logcat) for told in _last_process(lines)]
-    alike = [told for told in told_by if len(told.repetitions) == len(process.repetitions)]
-    for told in (alike or told_by)[-1:]:
-        process.shares, process.lines, process.gpu_api = told.shares, told.lines, told.gpu_api
-        process.is_on_cpu, process.samples_on_cpu = told.is_on_cpu, told.samples_on_cpu
-        process.failures = told.failures
-        if len(told.repetitions) > len(process.repetitions):
+    processes = [logged for lines in language_model_logs(logcat) for logged in _last_process(lines)]
+    matching = [
+        logged for logged in processes if len(logged.repetitions) == len(process.repetitions)
+    ]
+    for logged in (matching or processes)[-1:]:
+        process.shares, process.lines, process.gpu_api = logged.shares, logged.lines, logged.gpu_api
+        process.is_on_cpu, process.samples_on_cpu = logged.is_on_cpu, logged.samples_on_cpu
+        process.failures = logged.failures
+        if len(logged.repetitions) > len(process.repetitions):
             process.disagreements = (
-                f"the log has {len(told.repetitions)} repetitions, {METRICS} has {len(process.repetitions)}",
+                f"the log has {len(logged.repetitions)} repetitions, {METRICS} has {len(process.repetitions)}",
             )
     return process
 

@@ -1,5 +1,5 @@
-"""What ``benchfarm export`` and ``import`` take beside the core's forms: bundles, the lines of LiteRT's
-leaderboard, sessions of a device lab, and texts that a benchmark program printed.
+"""Further formats of ``benchfarm export`` and ``import``: bundles, lines of LiteRT's leaderboard,
+sessions of a device lab, and texts that a benchmark program printed.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ def _write_leaderboard(
             runs, devices=store.devices(), models=store.models(), builds=store.builds()
         ),
     )
-    with out.open("rb") as written:
-        # Of what the leaderboard has no line for, there may be none.
-        return Exported(text=counted(sum(1 for _ in written), "line"))
+    with out.open("rb") as lines:
+        # Without any run that the leaderboard has a line for, there are none.
+        return Exported(text=counted(sum(1 for _ in lines), "line"))
 
 
 BUNDLE_OUT = Exporter(
@@ -76,14 +76,12 @@ LEADERBOARD = Exporter(
 
 
 def _import_bundle(settings: Settings, request: ImportRequest) -> CommandResult:
-    """Store what a bundle holds and isn't stored yet; the exit code is 1 when runs had to be left
-    out.
-    """
+    """Store the new records of a bundle; the exit code is 1 when runs had to be left out."""
     from orchestrator.engine.reread import read_imported
-    from orchestrator.extensions.interop.bundle import Bundle, take_in
+    from orchestrator.extensions.interop.bundle import Bundle, import_bundle
 
-    path, *others = request.files
-    if others or request.device or request.models:
+    path, *other_files = request.files
+    if other_files or request.device or request.models:
         raise UsageError("a bundle is imported alone and says itself what is in it")
     with Workspace(settings) as workspace, Bundle(path) as bundle:
         tools = workspace.tools
@@ -91,9 +89,9 @@ def _import_bundle(settings: Settings, request: ImportRequest) -> CommandResult:
         def read(run: RunRecord, facts: DeviceFacts, campaign: Campaign) -> RunRecord:
             return read_imported(run, facts, tools, campaign.terms.quiet.screen)
 
-        done = take_in(bundle, workspace.store, read=read)
+        done = import_bundle(bundle, workspace.store, read=read)
     new = f"new: {len(done.new_campaigns)} of {counted(len(done.campaigns), 'campaign')}, {', '.join(done.campaigns)}"
-    lines = [f"{counted(done.new_runs, 'run')} taken in, {done.known_runs} stored before; {new}"]
+    lines = [f"{counted(done.new_runs, 'run')} imported, {done.known_runs} already stored; {new}"]
     origin = f"imported from {path.name}, sha256 {done.origin.sha256}"
     how = "read again from their raw output"
     if done.pruned_runs:
@@ -127,7 +125,7 @@ def _is_session(path: Path) -> bool:
 
 
 def _is_bundle(path: Path) -> bool:
-    """Whether a path is a zip archive that says what is in it, or that can't be read."""
+    """Whether a path is a zip archive with a manifest, or a damaged one."""
     from orchestrator.extensions.interop.bundle import MANIFEST
 
     try:

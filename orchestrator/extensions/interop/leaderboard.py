@@ -1,12 +1,12 @@
 """LiteRT's leaderboard: one JSON object a line, one line a process that a device lab, an app or a
 computer ran.
 
-A line tells either of a model's inferences (``latency_ms``) or of a language model's tokens
+A line has the figures of a model's inferences (``latency_ms``) or of a language model's tokens
 (``metrics`` and ``iterations``); litert-samples' benchmark/leaderboard has both files. ``Row`` has
-the columns that are read. Whoever wrote a line is a stranger: every value is checked
-before it is used, and what a line doesn't tell stays unknown. A line of ours says ``measured`` only
-of a clean figure of a real phone, shown to be the delegate's; any other says what it is. What the
-leaderboard has no column for stands under ``benchfarm``.
+the columns that are read. Lines are untrusted input: every value is checked before it is used, and
+a missing value stays unknown. A line of ours has the status ``measured`` only for a clean figure of
+a real phone, confirmed to be the delegate's. Values without a column of the leaderboard stand under
+``benchfarm``.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ from orchestrator.records.run import (
 from orchestrator.records.verdict import Quality
 from orchestrator.units import US_PER_MS, US_PER_S, tokens_per_s
 
-#: What is asked for by the leaderboard's ``accelerator``: LiteRT applies XNNPACK on the CPU by
-#: itself.
+#: The delegate that the leaderboard's ``accelerator`` requests: LiteRT applies XNNPACK on the CPU
+#: by itself.
 ACCELERATORS: Final[Mapping[str, DelegateName]] = {
     "cpu": DelegateName.XNNPACK,
     "gpu": DelegateName.GPU,
@@ -60,8 +60,7 @@ PLATFORMS: Final[Mapping[str, DeviceKind]] = {
     "linux": DeviceKind.HOST,
     "ios": DeviceKind.IOS,
 }
-#: Figures of ``latency_ms`` that are none of a summary, and those of ``memory_mb``: which of a
-#: report each is.
+#: Figures of ``latency_ms`` outside the summary, and those of ``memory_mb`` -> field of a report.
 _TIMES: Final[Mapping[str, str]] = {
     "init": "init_us",
     "first_inference": "first_inference_us",
@@ -71,14 +70,14 @@ _MEMORY: Final[Mapping[str, str]] = {
     "init_footprint": "init_memory_mib",
     "overall_footprint": "overall_memory_mib",
 }
-#: Columns of the main subgraph's nodes, and what of the evidence each is.
+#: Columns of the main subgraph's nodes -> field of the evidence.
 _NODES: Final[Mapping[str, str]] = {
     "nodes_delegated": "delegated_nodes",
     "nodes_total": "total_nodes",
     "partitions": "partitions",
 }
-#: How a line's name says how many tokens were asked for.
-_LETTERS: Final[Mapping[str, str]] = {
+#: Letters of the token counts in a line's name.
+_TOKEN_LETTERS: Final[Mapping[str, str]] = {
     "prefill_tokens": "p",
     "decode_tokens": "d",
     "max_num_tokens": "n",
@@ -87,9 +86,9 @@ _ACCELERATORS: Final = {BUILTIN: "cpu"} | {
     delegate: name for name, delegate in ACCELERATORS.items()
 }
 _PLATFORMS: Final = {kind: name for name, kind in PLATFORMS.items()}
-_SHOWN: Final = frozenset({DelegateTruth.FULL, DelegateTruth.PARTIAL})
-#: Which delegate an output's or a log's name is.
-_CALLED: Final = (
+_CONFIRMED: Final = frozenset({DelegateTruth.FULL, DelegateTruth.PARTIAL})
+#: Names in outputs and logs -> delegate.
+_DELEGATE_PATTERNS: Final = (
     (re.compile(r"xnnpack", re.IGNORECASE), DelegateName.XNNPACK),
     (re.compile(r"coreml", re.IGNORECASE), DelegateName.COREML),
     (re.compile(r"dispatch|npu|qnn|neuron", re.IGNORECASE), DelegateName.NPU),
@@ -99,9 +98,9 @@ _CALLED: Final = (
     ),
 )
 _LONGEST_LINE: Final = 1 << 20
-_MOST_ITERATIONS: Final = 1000
-#: Of one object, that are told.
-_MOST_FAULTS: Final = 5
+_MAX_ITERATIONS: Final = 1000
+#: Reported per object.
+_MAX_FAULTS: Final = 5
 
 
 def _one_line(text: str) -> str:
@@ -120,23 +119,21 @@ def _day(text: str) -> str:
 
 Text = Annotated[str, Field(max_length=500), AfterValidator(_one_line)]
 _Day = Annotated[Text, AfterValidator(_day)]
-_Needed = Annotated[Text, Field(pattern=r"\S")]
+_Required = Annotated[Text, Field(pattern=r"\S")]
 _Number = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)]
 _Count = Annotated[int, Field(ge=0, le=10_000_000)]
 Item = TypeVar("Item")
-Few = Annotated[list[Item], Field(max_length=_MOST_ITERATIONS)]
+Few = Annotated[list[Item], Field(max_length=_MAX_ITERATIONS)]
 
 
 class Part(BaseModel):
-    """An object that a stranger wrote, every value checked; null and an empty text are the same as
-    no value.
-    """
+    """An object of untrusted input, every value checked; null and an empty text count as missing."""
 
     model_config = ConfigDict(strict=True, frozen=True)
 
     @model_validator(mode="before")
     @classmethod
-    def _without_nothing(cls, values: object) -> object:
+    def _without_empty(cls, values: object) -> object:
         if not isinstance(values, dict):
             return values
         return {key: value for key, value in values.items() if value not in (None, "")}
@@ -167,7 +164,7 @@ class _Conditions(Part):
     prefill_tokens: _Count = 0
     decode_tokens: _Count = 0
     max_num_tokens: _Count = 0
-    warmup_iterations: Annotated[int, Field(ge=0, le=_MOST_ITERATIONS)] = 0
+    warmup_iterations: Annotated[int, Field(ge=0, le=_MAX_ITERATIONS)] = 0
 
 
 class _Tokens(Part):
@@ -184,17 +181,17 @@ class _Library(Part):
 
 
 class Row(Part):
-    """One line: what was measured where, and what came of it; a report each of prefill and decode,
-    or one.
+    """One line: what was measured where, with its figures; one report, or one each for prefill and
+    decode.
     """
 
-    row_id: _Needed
+    row_id: _Required
     #: The repository.
-    model: _Needed
-    file: _Needed
+    model: _Required
+    file: _Required
     model_size_mb: _Number | None = None
     platform: Literal["android", "ios", "macos", "linux", "windows"]
-    device_id: _Needed
+    device_id: _Required
     device: Text = ""
     os: Text = ""
     accelerator: Literal["cpu", "gpu", "npu"]
@@ -238,38 +235,38 @@ class Row(Part):
 
     @property
     def is_language_model(self) -> bool:
-        """Whether it tells of tokens."""
+        """Whether its figures are those of tokens."""
         return self.metrics is not None or bool(self.iterations)
 
     @property
-    def wanted(self) -> DelegateName:
-        """The delegate that was asked for."""
+    def requested(self) -> DelegateName:
+        """The requested delegate."""
         return ACCELERATORS[self.accelerator]
 
     @property
-    def at(self) -> datetime | None:
-        """The day; nothing tells the time."""
+    def measured_at(self) -> datetime | None:
+        """The day; the time is unknown."""
         return datetime.fromisoformat(self.date[:10]).replace(tzinfo=UTC) if self.date else None
 
     @property
     def flags(self) -> tuple[tuple[str, str], ...]:
-        """Flags of a language model's case but for which figure it is."""
-        return tuple((name, str(count)) for name, count in self.asked.items())
+        """Flags of a language model's case, without the one for the figure."""
+        return tuple((name, str(count)) for name, count in self.token_counts.items())
 
     @property
-    def asked(self) -> dict[str, int]:
-        """How many tokens were asked for, by those flags."""
+    def token_counts(self) -> dict[str, int]:
+        """The requested numbers of tokens, by flag."""
         counts = {name: getattr(self.conditions, name) for name in TOKENS}
         return {name: count for name, count in counts.items() if count}
 
     @cached_property
     def reports(self) -> tuple[ToolReport, ...]:
-        """What it says of each figure."""
+        """The report of each figure."""
         evidence = _evidence(self)
         return (
-            _of_tokens(self, evidence)
+            _token_reports(self, evidence)
             if self.is_language_model
-            else (_of_inferences(self, evidence),)
+            else (_inference_report(self, evidence),)
         )
 
 
@@ -279,20 +276,20 @@ def is_row(head: bytes) -> bool:
     return line.startswith(b"{") and b'"row_id"' in line
 
 
-def read_part(kind: type[_PartOf], text: bytes, what: str) -> _PartOf:
-    """Read a JSON object; raises OutputParseError that calls it ``what`` and names
-    some of what is wrong.
+def read_part(kind: type[_PartOf], text: bytes, subject: str) -> _PartOf:
+    """Read a JSON object; raises OutputParseError that begins with ``subject`` and names some of
+    its faults.
     """
     try:
         return kind.model_validate_json(text)
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
-        told = (
-            describe(error, most=_MOST_FAULTS)
+        problem = (
+            describe(error, most=_MAX_FAULTS)
             if first["loc"]
             else first["msg"].removeprefix("Value error, ")
         )
-        raise OutputParseError(f"{what}: {told}") from error
+        raise OutputParseError(f"{subject}: {problem}") from error
 
 
 def read_row(line: bytes) -> Row:
@@ -304,28 +301,30 @@ def read_row(line: bytes) -> Row:
 
 def _evidence(row: Row) -> DelegateEvidence:
     """Return where the operators ran, by the delegate's name and the nodes of the main subgraph."""
-    wanted, named = row.wanted, row.delegate
+    requested, label = row.requested, row.delegate
     nodes = {field: getattr(row, key) for key, field in _NODES.items()}
-    own, every = row.nodes_delegated, row.nodes_total
-    actual = next((delegate for pattern, delegate in _CALLED if pattern.search(named)), None)
+    delegated, total = row.nodes_delegated, row.nodes_total
+    actual = next(
+        (delegate for pattern, delegate in _DELEGATE_PATTERNS if pattern.search(label)), None
+    )
     name = actual.value if actual is not None else ""
-    lines = (f"the row names the delegate {named}",) if named else ()
-    truth = extent_of(wanted.value, name, own, every)
-    if row.is_language_model and wanted.is_cpu and not name:
+    lines = (f"the row names the delegate {label}",) if label else ()
+    truth = extent_of(requested.value, name, delegated, total)
+    if row.is_language_model and requested.is_cpu and not name:
         # The CPU has no further delegate to fall back to, and the collector names none of it.
         name, lines = (
-            wanted.value,
+            requested.value,
             ("LiteRT-LM's backend cpu is XNNPACK; the row names no delegate",),
         )
-    share = DelegateShare(delegate=named, **(nodes | {"delegated_nodes": own or 0}))
+    share = DelegateShare(delegate=label, **(nodes | {"delegated_nodes": delegated or 0}))
     return DelegateEvidence(
-        requested=wanted.value,
+        requested=requested.value,
         actual=name,
         truth=truth,
         **nodes,
-        backend=named.lower() if actual is DelegateName.GPU and own is None else "",
+        backend=label.lower() if actual is DelegateName.GPU and delegated is None else "",
         lines=lines,
-        shares=(share,) if named and own is not None else (),
+        shares=(share,) if label and delegated is not None else (),
     )
 
 
@@ -333,14 +332,16 @@ def _us(milliseconds: float | None) -> float | None:
     return None if milliseconds is None else milliseconds * US_PER_MS
 
 
-def _of_inferences(row: Row, evidence: DelegateEvidence) -> ToolReport:
+def _inference_report(row: Row, evidence: DelegateEvidence) -> ToolReport:
     times = row.latency_ms or _Times()
     figures = {field: _us(getattr(times, key)) for key, field in SUMMARY_FIELDS.items()}
     fault = "" if figures["median_us"] or figures["mean_us"] else "no latency"
     if row.status not in {"", "measured"}:
         fault = f"status {row.status!r}"
-    beside: dict[str, Any] = {field: _us(getattr(times, key)) for key, field in _TIMES.items()}
-    beside |= {field: getattr(row.memory_mb, key) for key, field in _MEMORY.items()}
+    other_figures: dict[str, Any] = {
+        field: _us(getattr(times, key)) for key, field in _TIMES.items()
+    }
+    other_figures |= {field: getattr(row.memory_mb, key) for key, field in _MEMORY.items()}
     extra: dict[str, float | str] = {
         "source": row.source,
         "warmup_runs": row.warmup_runs,
@@ -350,7 +351,7 @@ def _of_inferences(row: Row, evidence: DelegateEvidence) -> ToolReport:
         outcome="failed" if fault else "ok",
         failure_code="no-result" if fault else "",
         failure_reason=fault,
-        **beside,
+        **other_figures,
         inference_mean_us=None if fault else figures["mean_us"],
         inference=None if fault else LatencySummary(count=row.runs, **figures),
         model_size_mb=row.model_size_mb,
@@ -359,14 +360,14 @@ def _of_inferences(row: Row, evidence: DelegateEvidence) -> ToolReport:
     )
 
 
-def _of_tokens(row: Row, evidence: DelegateEvidence) -> tuple[ToolReport, ...]:
+def _token_reports(row: Row, evidence: DelegateEvidence) -> tuple[ToolReport, ...]:
     metrics = row.metrics or _Tokens()
     process = Process(warmups=row.conditions.warmup_iterations if row.iterations else 0)
-    process.asked = row.asked
+    process.asked = row.token_counts
     for item in row.iterations or [metrics]:
         repetition = Repetition(has_rule=True)
         for phase in PHASES:
-            # No speed is a turn that wasn't made, and is told as that.
+            # Without a speed the phase wasn't run, and is reported so.
             if speed := getattr(item, f"{phase}_tok_s"):
                 tokens = process.asked[f"{phase}_tokens"]
                 repetition.add(phase, tokens, tokens / speed * US_PER_S)
@@ -376,10 +377,10 @@ def _of_tokens(row: Row, evidence: DelegateEvidence) -> tuple[ToolReport, ...]:
     process.peak_mib = metrics.peak_mem_mb
     if row.status not in {"", "measured"}:
         process.failures["benchmark-failed"] = f"status {row.status!r}"
-    beside = {"source": row.source, "runner": row.runner, "date": row.date}
-    known = {key: value for key, value in beside.items() if value}
+    fields = {"source": row.source, "runner": row.runner, "date": row.date}
+    extra = {key: value for key, value in fields.items() if value}
     return tuple(
-        replace(report, delegate=evidence, extra={**report.extra, **known})
+        replace(report, delegate=evidence, extra={**report.extra, **extra})
         for report in reports_of(process, requested=evidence.requested)
     )
 
@@ -391,9 +392,8 @@ def leaderboard_lines(
     models: Mapping[str, Model],
     builds: Mapping[str, Build],
 ) -> Iterator[str]:
-    """Yield a line for each process with a figure, from the runs of each campaign.
-
-    What others measured isn't ours to tell.
+    """Yield a line for each process with a figure, from the runs of each campaign, without imported
+    ones.
     """
     counts = dict[str, int]()
     for runs in campaigns:
@@ -414,8 +414,8 @@ def leaderboard_lines(
 def _processes(
     runs: Iterable[RunRecord], devices: Mapping[Serial, DeviceFacts]
 ) -> Iterator[list[RunRecord]]:
-    """Yield the runs of a campaign that have a figure and are our own, by process: last those that
-    share one.
+    """Yield the runs of a campaign that have a figure and weren't imported, by process: last those
+    that share one.
     """
     groups: dict[tuple[str, int], list[RunRecord]] = {}
     for run in runs:
@@ -509,7 +509,9 @@ def _status(runs: list[RunRecord]) -> str:
     for run in runs:
         if run.verdict.quality is not Quality.TRUSTED:
             return run.verdict.quality.word
-    is_shown = all(run.report is not None and run.report.delegate.truth in _SHOWN for run in runs)
+    is_shown = all(
+        run.report is not None and run.report.delegate.truth in _CONFIRMED for run in runs
+    )
     return "measured" if is_shown else "not-confirmed"
 
 
@@ -544,10 +546,12 @@ def _tokens(runs: list[RunRecord], row_id: str) -> dict[str, object]:
         report = of_phase[phase].report if phase in of_phase else None
         speed = tokens_per_s(report.inference_mean_us) if report is not None else None
         metrics[f"{phase}_tok_s"] = round(speed, 3) if speed is not None else None
-        each = str(report.extra.get("repetitions_us", "")).split() if report is not None else []
+        repetitions = (
+            str(report.extra.get("repetitions_us", "")).split() if report is not None else []
+        )
         warmup = [report.warmup_mean_us] if report is not None and report.warmup_mean_us else []
         speeds[phase] = [
-            round(US_PER_S / value, 3) for value in (*warmup, *map(float, each)) if value > 0
+            round(US_PER_S / value, 3) for value in (*warmup, *map(float, repetitions)) if value > 0
         ]
     report = next(iter(of_phase.values())).report
     assert report is not None, "it has a figure"
@@ -559,20 +563,20 @@ def _tokens(runs: list[RunRecord], row_id: str) -> dict[str, object]:
         "peak_mem_mb": report.peak_memory_mib,
     }
     warmups = int(report.warmup_mean_us is not None)
-    asked = asked_tokens(flags)
-    conditions = {name: asked[name] for name in _LETTERS if name in asked}
+    counts = asked_tokens(flags)
+    conditions = {name: counts[name] for name in _TOKEN_LETTERS if name in counts}
     count = max(map(len, speeds.values()))
     iterations = [
         {
-            f"{phase}_tok_s": own[place] if place < len(own) else None
-            for phase, own in speeds.items()
+            f"{phase}_tok_s": values[place] if place < len(values) else None
+            for phase, values in speeds.items()
         }
         | {"ttft_s": None, "init_total_ms": metrics["init_total_ms"]}
         for place in range(count)
     ]
-    named = "-".join(f"{_LETTERS[name]}{number}" for name, number in conditions.items())
+    suffix = "-".join(f"{_TOKEN_LETTERS[name]}{number}" for name, number in conditions.items())
     return {
-        "row_id": f"{row_id}/{named}",
+        "row_id": f"{row_id}/{suffix}",
         "conditions": {
             **conditions,
             "iterations": count or int(flags.get(REPETITIONS, "1")),

@@ -1,7 +1,7 @@
-"""A text of unknown origin: what a benchmark program printed somewhere, for somebody, at some time.
+"""Imports a text of unknown origin: the output of a benchmark program, run anywhere at any time.
 
-Its runs are stored with what the text itself and the user say; the program and the moment are
-unknown, and are called so.
+Its runs are stored with the facts that the text and the user state; the program and the moment are
+marked as unknown.
 """
 
 from __future__ import annotations
@@ -51,13 +51,15 @@ from orchestrator.tables.escapes import one_line
 from orchestrator.units import counted
 
 _NOTE: Final = "text of unknown origin: what measured it, on what and when, nobody has proven"
-#: What a text calls delegates, and which each is.
+#: Names of delegates in texts -> delegate.
 _DELEGATES: Final = {
-    word: name for name, own in DELEGATES.items() for word in (name.value, *own.called.values())
+    word: name
+    for name, delegate in DELEGATES.items()
+    for word in (name.value, *delegate.called.values())
 }
-#: The delegate of a run of which the text doesn't say what it was asked for, nor what ran.
+#: The delegate of a run whose text names neither the requested nor the applied one.
 _UNKNOWN: Final = DelegateName("text.unknown")
-#: With one of these the figures are of something else than the model's inferences.
+#: With one of these on, the figures aren't those of the model's inferences.
 _NO_TIMING: Final = (
     "Enable op profiling",
     "Report the peak memory footprint",
@@ -66,7 +68,7 @@ _NO_TIMING: Final = (
     "report_peak_memory_footprint",
     "dry_run",
 )
-#: What a plan has keys for: echo -> field of a case.
+#: Echoes of settings that a plan has keys for -> field of a case.
 _SETTING_ECHOES: Final = {
     "Min num runs": "num_runs",
     "Min warmup runs": "warmup_runs",
@@ -77,12 +79,12 @@ _SETTING_ECHOES: Final = {
 #: Echoed parameters, lower case, and flags that the delegate of a case stands for.
 _SWITCHES: Final = {
     word
-    for name, own in DELEGATES.items()
-    for echo, flag in own.echoes.items()
+    for name, delegate in DELEGATES.items()
+    for echo, flag in delegate.echoes.items()
     if echo.startswith("Use ") and not name.is_cpu
     for word in (echo.lower(), flag)
 }
-#: Echoed parameters that a case has a place for, or that change nothing, beside those.
+#: Further echoed parameters that a case has a field for, or that change nothing.
 _NO_FLAGS: Final = frozenset(
     {
         "Log parameter values verbosely",
@@ -104,23 +106,23 @@ _COMMAND_ONLY: Final = re.compile(
 #: Tokens that a language model's figures depend on, beside the phase's own: flag of a case -> field
 #: of a report.
 _TOKEN_FIGURES: Final = {"prefill_tokens": "prompt_tokens", "max_num_tokens": "context_tokens"}
-#: What a script or a manual has in the place of a name.
+#: Placeholders for a name in scripts and manuals.
 _PLACEHOLDER: Final = re.compile(r"[{}<>$]|%[sd]|\.\.\.|\u2026")
 _MARKDOWN: Final = re.compile(r"^ {0,3}#{1,6} +(\S.*?)[ #\r]*$", re.MULTILINE)
-#: What a heading tells of a run that is repeated under the next one.
-_COUNTED: Final = re.compile(
+#: The number of a repeated run in a heading.
+_RUN_NUMBER: Final = re.compile(
     r"\b(?:run|round|iteration|repetition|repeat|trial|attempt|pass)[ #:]*\d+(?: ?(?:/|of) ?\d+)?",
     re.IGNORECASE,
 )
-#: Digits beyond the first ones that runs of one case don't share by chance.
-_TELLING_DIGITS: Final = 6
-_MOST_NAMED: Final = 20
+#: Number of digits, beyond the first of each figure, that runs of one case don't share by chance.
+_UNIQUE_DIGITS: Final = 6
+_MAX_LISTED: Final = 20
 #: Sizes are printed with six digits.
 _SIZE_TOLERANCE: Final = 1e-5
 
 
 def read(text: str) -> list[ToolReport]:
-    """Return the runs of a text, as ``benchfarm parse`` shows them; none where there is none."""
+    """Return the runs of a text, as ``benchfarm parse`` shows them; an empty list if it has none."""
     try:
         return list(parse_text(text))
     except OutputParseError:
@@ -144,7 +146,7 @@ def import_texts(workspace: Workspace, request: ImportRequest) -> list[Imported]
     if request.device:
         require_printable(serial=request.device)
     models = [identify_model(path) for path in request.models]
-    # A file keeps the name under which it was stored first: renamed, it holds no other runs.
+    # A file keeps the name of its first import: a renamed file holds the same runs.
     stored = [item.terms.origin for item in workspace.store.campaigns(with_hidden=True)]
     names = {origin.sha256: origin.file for origin in stored if origin is not None}
 
@@ -179,24 +181,23 @@ def _read_source(path: Path) -> tuple[bytes, bytes]:
 
 
 def _facts(workspace: Workspace, request: ImportRequest, origin: Origin) -> DeviceFacts:
-    """Return what is known of the phone: as it is stored, else what its profile declares.
+    """Return the facts of the phone: the stored ones, else those of its profile.
 
-    Texts whose phone isn't named are of phones that nothing says are the same: their sums part
-    them.
+    Texts that don't name their phone count as texts of different phones, one per content.
     """
     unnamed = f"unknown-{origin.sha256[:8]}@{one_line(origin.file)}"
     serial = Serial(request.device or unnamed)
-    known = workspace.store.devices().get(serial)
-    if known is not None and (known.is_virtual or known.kind is DeviceKind.HOST):
+    stored = workspace.store.devices().get(serial)
+    if stored is not None and (stored.is_virtual or stored.kind is DeviceKind.HOST):
         raise UsageError(f"{serial} is no real phone: name the one that was measured")
-    facts = known or DeviceFacts(
+    facts = stored or DeviceFacts(
         serial=serial,
         kind=DeviceKind.ANDROID,
         is_virtual=False,
         model=request.device or "unknown phone",
         is_imported=True,
     )
-    if not request.profile or known is not None:
+    if not request.profile or stored is not None:
         return facts
     profile = workspace.profiles.get(request.profile)
     if profile is None or profile.kind is DeviceKind.HOST:
@@ -209,29 +210,29 @@ def _facts(workspace: Workspace, request: ImportRequest, origin: Origin) -> Devi
 def _add_runs(
     batch: ImportBatch, path: Path, name: str, data: bytes, models: Sequence[Model]
 ) -> None:
-    """Add the runs of one text, and their models as far as it names them; ``name`` is the file's."""
+    """Add the runs of one text and their models; ``name`` is the file's."""
     (serial,), (build,) = batch.devices, batch.builds.values()
     text = data.decode("utf-8", "replace")
     reports = read(text)
     is_of_several = len({name for name in map(_model_name, reports) if name}) > 1
     places = [one_line(f"{name}, run {number + 1}") for number in range(len(reports))]
-    known: set[str] = set()
+    fingerprints: set[str] = set()
     repeats: list[str] = []
     headings: list[str] = []
     has_several = len(set(map(_heading, _MARKDOWN.findall(text)))) > 1
     for number, (report, place) in enumerate(zip(reports, places, strict=True)):
-        is_unlike_others = _is_unlike_others(report)
-        if is_unlike_others:
-            if (told := told_by(report)) in known:
+        is_unique = _is_unique(report)
+        if is_unique:
+            if (fingerprint := told_by(report)) in fingerprints:
                 repeats.append(str(number + 1))
                 continue
-            known.add(told)
-        # Both figures of a language model are of one process.
+            fingerprints.add(fingerprint)
+        # Prefill and decode of a language model are figures of one process.
         is_second = tuple(each.label for each in reports[number - 1 : number + 1]) == PHASES
         unknown = f"unknown model of {places[number - is_second]}"
         try:
             model = (
-                _given_model(report, models, is_of_several=is_of_several)
+                _user_model(report, models, is_of_several=is_of_several)
                 if models
                 else _named_model(report, unknown, data)
             )
@@ -241,44 +242,45 @@ def _add_runs(
             continue
         batch.models[model.sha256] = model
         raw = raw_output(path, source_of(data, number))
-        batch.runs.append(ForeignRun(case=case, raw=raw, is_unlike_others=is_unlike_others))
-        # Which of them another program's run stands below isn't known.
+        batch.runs.append(ForeignRun(case=case, raw=raw, is_unlike_others=is_unique))
+        # It isn't known which of the headings another program's run stands below.
         is_somewhere = has_several and "program" in report.extra
-        told = str(report.extra.get("heading", report.extra.get("title", "")))
-        headings.append(f"run {number + 1}" if is_somewhere else _heading(told))
-    batch.runs = _parted(batch.runs, headings)
+        heading = str(report.extra.get("heading", report.extra.get("title", "")))
+        headings.append(f"run {number + 1}" if is_somewhere else _heading(heading))
+    batch.runs = _with_heading_flags(batch.runs, headings)
     if repeats:
-        numbers = ", ".join([*repeats[:_MOST_NAMED], *(["..."] if repeats[_MOST_NAMED:] else [])])
+        numbers = ", ".join([*repeats[:_MAX_LISTED], *(["..."] if repeats[_MAX_LISTED:] else [])])
         batch.notes.append(
             f"{one_line(name)}: {counted(len(repeats), 'run')} repeated to the last figure, "
             f"not counted again: run {numbers}"
         )
 
 
-def _heading(told: str) -> str:
-    return one_line(_COUNTED.sub("", told).strip(" ,:-")[:200])
+def _heading(text: str) -> str:
+    return one_line(_RUN_NUMBER.sub("", text).strip(" ,:-")[:200])
 
 
-def _parted(runs: Sequence[ForeignRun], headings: Sequence[str]) -> list[ForeignRun]:
-    """Return the runs, each with its heading as a flag where one case has runs below several: a
-    heading may name another phone.
+def _with_heading_flags(runs: Sequence[ForeignRun], headings: Sequence[str]) -> list[ForeignRun]:
+    """Return the runs, each with its heading as a flag where one case has runs below several
+    headings: a heading may name another phone.
     """
     cases = [run.case for run in runs]
     if len(set(zip(cases, headings, strict=True))) == len(set(cases)):
         return list(runs)
     return [
         replace(
-            run, case=replace(run.case, flags=tuple(sorted((*run.case.flags, ("heading", own)))))
+            run,
+            case=replace(run.case, flags=tuple(sorted((*run.case.flags, ("heading", heading))))),
         )
-        if own
+        if heading
         else run
-        for run, own in zip(runs, headings, strict=True)
+        for run, heading in zip(runs, headings, strict=True)
     ]
 
 
-def _is_unlike_others(report: ToolReport) -> bool:
-    """Whether no other process can have printed the same: by the moment, or by so many digits of
-    what differs from process to process that chance doesn't repeat them.
+def _is_unique(report: ToolReport) -> bool:
+    """Whether no other process can have printed the same: it has the moment, or too many digits of
+    figures that differ from process to process.
     """
     if "." in str(report.extra.get("logged_at", "")):
         return True
@@ -294,20 +296,20 @@ def _is_unlike_others(report: ToolReport) -> bool:
         for figure in figures
         if figure
     )
-    # The first digit of each is the model's and the phone's.
-    return "program" not in report.extra and sum(count - 1 for count in digits) >= _TELLING_DIGITS
+    # Runs of one model and phone share the first digit of each.
+    return "program" not in report.extra and sum(count - 1 for count in digits) >= _UNIQUE_DIGITS
 
 
 def _case(report: ToolReport, serial: Serial, model: Model, build: Build) -> Case:
-    """Return a run's case by its text: an unknown delegate, and -1 thread, where it says nothing.
+    """Return a run's case by its text; the delegate is unknown and threads are -1 if it names none.
 
     Raises OutputParseError for a run that measured no latency, or whose settings can't be read.
     """
     if report.latency_us() is None:
         raise OutputParseError("it shows no latency")
     echoed = report.echoed
-    given = {**echoed, **_command(report)}
-    if odd := next((name for name in _NO_TIMING if given.get(name) in {"1", "true"}), None):
+    options = {**echoed, **_command(report)}
+    if odd := next((name for name in _NO_TIMING if options.get(name) in {"1", "true"}), None):
         raise OutputParseError(f"{odd!r} is on, so its times are no latency")
     flags = _flags(report)
     try:
@@ -333,16 +335,15 @@ def _case(report: ToolReport, serial: Serial, model: Model, build: Build) -> Cas
 
 
 def _delegate(report: ToolReport) -> DelegateName:
-    """Return what a run was asked to use, else what ran; of several the one that isn't the CPU."""
+    """Return the requested delegate of a run, else the applied one; of several one beside the CPU's."""
     words = (report.delegate.requested or report.delegate.actual).split("+")
-    named = [_DELEGATES[word] for word in words if word in _DELEGATES]
-    return min(named, key=lambda name: name.is_cpu, default=_UNKNOWN)
+    delegates = [_DELEGATES[word] for word in words if word in _DELEGATES]
+    return min(delegates, key=lambda name: name.is_cpu, default=_UNKNOWN)
 
 
 def _flags(report: ToolReport) -> dict[str, str]:
-    """Return what parts a run from others of its model: parameters as they were echoed, those of
-    the command where none are, the signature, a language model's phase and tokens, and the option
-    of a summary.
+    """Return the flags of a run's case: echoed parameters, else those of the command; the signature;
+    a language model's phase and tokens; the option of a summary.
     """
     command = _command(report).items()
     flags = {
@@ -354,7 +355,7 @@ def _flags(report: ToolReport) -> dict[str, str]:
         if name not in _NO_FLAGS and name.lower() not in _SWITCHES
     }
     if report.delegate.requested == "xnnpack":
-        # Beside any other delegate it says who runs what is left.
+        # Beside any other delegate it says whether XNNPACK runs the remaining nodes.
         flags.pop("Use xnnpack", None)
         flags.pop("use_xnnpack", None)
     if cores := report.extra.get("taskset"):
@@ -391,9 +392,9 @@ def _seconds(text: str) -> float:
 
 
 def _threads(report: ToolReport) -> int:
-    """Return the threads that a run's echo or its command names; -1 where neither does."""
-    told = report.extra.get("num_threads", report.echoed.get("Num threads", ""))
-    text = f"{told:.0f}" if isinstance(told, float) else told
+    """Return the number of threads of a run's echo or command; -1 where neither names it."""
+    count = report.extra.get("num_threads", report.echoed.get("Num threads", ""))
+    text = f"{count:.0f}" if isinstance(count, float) else count
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else -1
 
 
@@ -403,7 +404,7 @@ def _is_called_as_model(report: ToolReport) -> bool:
 
 
 def _model_name(report: ToolReport) -> str:
-    """Return what a text calls a run's model, "" where it doesn't name it."""
+    """Return the name of a run's model in the text, "" if there is none."""
     graph = report.extra.get("graph") or (report.label if _is_called_as_model(report) else "")
     # Windows' paths have either separator.
     path = Path(PureWindowsPath(one_line(str(graph))).name)
@@ -411,11 +412,11 @@ def _model_name(report: ToolReport) -> str:
     return "" if _PLACEHOLDER.search(name) else name
 
 
-def _given_model(report: ToolReport, models: Sequence[Model], *, is_of_several: bool) -> Model:
-    """Return the one of the given models that has the printed size, or the name where sizes don't
+def _user_model(report: ToolReport, models: Sequence[Model], *, is_of_several: bool) -> Model:
+    """Return the model of the user's files that has the printed size, or the name where sizes don't
     tell the models of a text apart.
 
-    Raises OutputParseError where none or several can be meant.
+    Raises OutputParseError where none or several fit.
     """
     size_mb, name = report.model_size_mb, _model_name(report)
     fitting = [
@@ -434,12 +435,10 @@ def _given_model(report: ToolReport, models: Sequence[Model], *, is_of_several: 
 
 
 def _named_model(report: ToolReport, unknown: str, text: bytes) -> Model:
-    """Return the model as a text calls it, whose content was never seen; one without name and size
-    is no other run's.
-    """
+    """Return a model by its name and size in the text; without both it is unique to the run."""
     size_bytes = round((report.model_size_mb or 0.0) * 1e6)
     name = _model_name(report) or ("unknown model" if size_bytes else unknown)
-    known_by: dict[str, object] = {"named": name, "bytes": size_bytes}
+    identity: dict[str, object] = {"named": name, "bytes": size_bytes}
     if name == unknown:
-        known_by["text"] = hashlib.sha256(text).hexdigest()
-    return Model(name=name, sha256=ModelSha(content_key(known_by)), size_bytes=size_bytes)
+        identity["text"] = hashlib.sha256(text).hexdigest()
+    return Model(name=name, sha256=ModelSha(content_key(identity)), size_bytes=size_bytes)

@@ -37,7 +37,7 @@ from orchestrator.extensions.interop.device_lab import (
     ROW,
     RUNTIME_INFO,
     STDOUT,
-    lines_of_job,
+    language_model_logs,
 )
 from orchestrator.extensions.interop.leaderboard import (
     ACCELERATORS,
@@ -74,13 +74,11 @@ _HINT: Final = (
     "a session's folder has jobs cpu-DEVICE or gpu-DEVICE with results.pb or metrics.pb in them, "
     "a leaderboard's file a JSON object with row_id in each line"
 )
-#: The flag of an imported case that says whether a process before had filled the caches; and what
-#: that one left.
+#: The flag of an imported case that says whether an earlier process had filled the caches.
 MODEL_CACHES: Final = "model_caches"
-#: What stands before the arguments of the process that wrote the results, the first one that is
-#: there.
-_RAN: Final = ("args", "fallback process", "measured process")
-#: How a job says that its second process failed, and that another one then ran without caches.
+#: Keys of the command of the process that wrote the results; the first one that a job has counts.
+_COMMAND_KEYS: Final = ("args", "fallback process", "measured process")
+#: A job's line about a failed second process and another one that then ran without caches.
 _WITHOUT_CACHES: Final = "\nrunning once without the cache flags: "
 _INPUTS: Final = "input_layer_value_range"
 _WARM_UP: Final = "warmup_results.pb"
@@ -88,7 +86,7 @@ _SIZE_TOLERANCE: Final = 1e-3
 
 
 def is_session(path: Path) -> bool:
-    """Whether a path is one that is imported here: a folder, or a file of the leaderboard's lines."""
+    """Whether a path is a folder, or a file of the leaderboard's lines."""
     if path.is_dir() or path.suffix == ".jsonl":
         return True
     try:
@@ -103,46 +101,44 @@ def import_sessions(workspace: Workspace, request: ImportRequest) -> list[Import
 
     Raises UsageError kinds and stores nothing.
 
-    A folder's job that lacks what shows its worth is left out and reported; a wrong line of a file
-    is an error.
+    A folder's job without the required files or lines is left out and reported; a wrong line of a
+    file is an error.
     """
     from orchestrator.models.inspect import identify_model
 
     if request.device or request.profile or request.app:
         raise UsageError(
-            "a session says itself what it ran on and with", hint="give --model and --name only"
+            "a session names its device and program itself", hint="give --model and --name only"
         )
     require_printable(name=request.name)
-    known = [identify_model(path) for path in request.models]
+    user_models = [identify_model(path) for path in request.models]
 
     def read(path: Path) -> tuple[ImportBatch, Origin]:
-        batch = _Batch(known=known)
+        batch = _Batch(user_models=user_models)
         return batch, _folder(path, batch) if path.is_dir() else _file(path, batch)
 
-    each = import_each(workspace, request, read, hint=lambda _: _HINT)
-    return [_with_doubts(taken) for taken in each]
+    imports = import_each(workspace, request, read, hint=lambda _: _HINT)
+    return [_with_suspect_note(taken) for taken in imports]
 
 
-def _with_doubts(taken: Imported) -> Imported:
-    runs = taken.result.runs
-    doubted = sum(run.verdict.quality.value == "suspect" for run in runs)
-    told = f"{doubted} of {len(runs)} figures are suspect by their own numbers"
-    return replace(taken, notes=[*taken.notes, told]) if doubted else taken
+def _with_suspect_note(imported: Imported) -> Imported:
+    runs = imported.result.runs
+    suspect_count = sum(run.verdict.quality.value == "suspect" for run in runs)
+    note = f"{suspect_count} of {len(runs)} figures are suspect by their own numbers"
+    return replace(imported, notes=[*imported.notes, note]) if suspect_count else imported
 
 
 @dataclass(slots=True, kw_only=True)
 class _Batch(ImportBatch):
-    """The runs of one source with what they are of, and the jobs that were left out."""
+    """The runs of one source with their models, builds and devices, and the jobs left out."""
 
-    known: Sequence[Model]
+    user_models: Sequence[Model]
 
     def model(self, repository: str, file: str, size_bytes: int) -> Model:
-        """Return the model: a known file of that name and size, else one that is known by its
-        description.
-        """
+        """Return the user's model of that name and size, else one identified by its description."""
         path = Path(file)
         name = path.stem if is_model_file(path) else path.name
-        for model in self.known:
+        for model in self.user_models:
             is_as_large = not size_bytes or abs(model.size_bytes / size_bytes - 1) < _SIZE_TOLERANCE
             if model.name == name and is_as_large:
                 break
@@ -154,50 +150,51 @@ class _Batch(ImportBatch):
         return self.models.setdefault(model.sha256, model)
 
     def build(
-        self, told: Mapping[str, object], *, name: str, version: str, platform: str
+        self, description: Mapping[str, object], *, name: str, version: str, platform: str
     ) -> BuildSha:
-        """Return the program, which is known by its description."""
+        """Return the program, identified by its description."""
         abi = "arm64-v8a" if platform == "android" else ""
-        build = described_build(PROGRAM, told, name=name, version=version)
+        build = described_build(PROGRAM, description, name=name, version=version)
         self.builds.setdefault(build.sha256, replace(build, abi=abi))
         return build.sha256
 
     def device(
-        self, device_id: str, said: Row | _Said, *, title: str = "", build: str = ""
+        self, device_id: str, info: Row | _SessionInfo, *, title: str = "", build: str = ""
     ) -> Serial:
-        """Return the device as its session calls it: many phones may have one id, and none is one
-        of ours.
+        """Return the device under its name in the session: many phones may share an id, and none is
+        one of this lab.
         """
-        title = said.device or title
-        serial = Serial(f"{device_id}@{said.runner or 'device-lab'}")
-        named = _DEVICE_ID.fullmatch(device_id)
-        release, api = re.search(r"\d+(?:\.\d+)*", said.os), re.search(r"API (\d+)", said.os)
-        sdk = api[1] if api is not None else named[2] if named is not None else None
+        title = info.device or title
+        serial = Serial(f"{device_id}@{info.runner or 'device-lab'}")
+        id_parts = _DEVICE_ID.fullmatch(device_id)
+        release, api = re.search(r"\d+(?:\.\d+)*", info.os), re.search(r"API (\d+)", info.os)
+        sdk = api[1] if api is not None else id_parts[2] if id_parts is not None else None
         facts = DeviceFacts(
             serial=serial,
-            kind=PLATFORMS.get(said.platform, DeviceKind.HOST),
+            kind=PLATFORMS.get(info.platform, DeviceKind.HOST),
             is_virtual=False,
             model=title,
-            codename=named[1] if named is not None else device_id,
+            codename=id_parts[1] if id_parts is not None else device_id,
             os_version=release[0] if release is not None else "",
-            sdk=int(sdk) if sdk is not None and said.platform == "android" else None,
+            sdk=int(sdk) if sdk is not None and info.platform == "android" else None,
             fingerprint=build,
             is_imported=True,
         )
-        known = self.devices.setdefault(serial, facts)
-        if not known.model and title:
-            self.devices[serial] = replace(known, model=title)
+        previous = self.devices.setdefault(serial, facts)
+        if not previous.model and title:
+            self.devices[serial] = replace(previous, model=title)
         return serial
 
     def add(self, case: Case, raw: RawOutput, *, is_language_model: bool) -> None:
-        """Add a run, or a language model's two."""
+        """Add a run, or two of a language model."""
         flags = (
             [(*case.flags, (FIGURE, phase)) for phase in PHASES]
             if is_language_model
             else [case.flags]
         )
         self.runs += [
-            ForeignRun(case=replace(case, flags=tuple(sorted(own))), raw=raw) for own in flags
+            ForeignRun(case=replace(case, flags=tuple(sorted(case_flags))), raw=raw)
+            for case_flags in flags
         ]
 
 
@@ -224,7 +221,7 @@ def _file(path: Path, batch: _Batch) -> Origin:
 
 def _add_row(batch: _Batch, row: Row, line: bytes, path: Path) -> None:
     libraries = [[item.name, item.sha256] for item in row.libs]
-    told: dict[str, object] = {
+    description: dict[str, object] = {
         "runtime": row.runtime,
         "version": row.runtime_version,
         "binary": row.binary,
@@ -232,39 +229,39 @@ def _add_row(batch: _Batch, row: Row, line: bytes, path: Path) -> None:
     }
     if row.runtime_version in {"", "latest"} and not libraries:
         # "latest" may be any version: another session's counts as another program.
-        told["session"] = row.session
+        description["session"] = row.session
     name = f"{row.runtime} {row.runtime_version}".strip() or "LiteRT"
     model = batch.model(row.model, row.file, round((row.model_size_mb or 0.0) * 1e6))
     case = Case(
         serial=batch.device(row.device_id, row),
         model_sha256=model.sha256,
         model_name=model.name,
-        delegate=row.wanted,
+        delegate=row.requested,
         threads=-1,
         tool=PROGRAM.name,
         build_sha256=batch.build(
-            told, name=name, version=row.runtime_version, platform=row.platform
+            description, name=name, version=row.runtime_version, platform=row.platform
         ),
         flags=row.flags,
         affinity="all",
     )
-    raw = raw_output(path, [Attachment(name=ROW, data=line)], at=row.at)
+    raw = raw_output(path, [Attachment(name=ROW, data=line)], at=row.measured_at)
     batch.add(case, raw, is_language_model=row.is_language_model)
 
 
 def _folder(path: Path, batch: _Batch) -> Origin:
     """Add the jobs of a folder: a job's own, a session's, or one of sessions."""
     sums = hashlib.sha256()
-    outer = _below(path)
-    for folder in (path, *outer, *(inner for each in outer for inner in _below(each))):
-        if (named := _JOB.fullmatch(folder.name)) is None:
+    outer = _subfolders(path)
+    for folder in (path, *outer, *(inner for each in outer for inner in _subfolders(each))):
+        if (job := _JOB.fullmatch(folder.name)) is None:
             continue
         try:
             files = _files(folder)
             for name, data in sorted(files.items()):
                 digest = hashlib.sha256(data).hexdigest()
                 sums.update(f"{folder.relative_to(path)}/{name} {digest}\n".encode())
-            _add_job(batch, folder, named[1], named[2], files)
+            _add_job(batch, folder, job[1], job[2], files)
         except OutputParseError as error:
             batch.faults.append(f"{folder}: {error}")
     return Origin(file=path.resolve().name, sha256=sums.hexdigest())
@@ -280,18 +277,18 @@ def _content(path: Path) -> bytes | None:
 
 def _files(folder: Path) -> dict[str, bytes]:
     """Return a job's files; raises OutputParseError for a link to elsewhere."""
-    found = {}
+    files = {}
     for name in _FILES:
         if (folder / name).is_symlink():
             raise OutputParseError(f"{name} is a link, and isn't followed")
         if (data := _content(folder / name)) is not None:
-            found[name] = data
-    if STDOUT not in found and (console := _content(folder / "console.log")) is not None:
-        found[STDOUT] = console
-    return found
+            files[name] = data
+    if STDOUT not in files and (console := _content(folder / "console.log")) is not None:
+        files[STDOUT] = console
+    return files
 
 
-def _below(path: Path) -> list[Path]:
+def _subfolders(path: Path) -> list[Path]:
     try:
         return sorted(item for item in path.iterdir() if item.is_dir() and not item.is_symlink())
     except OSError as error:
@@ -301,33 +298,37 @@ def _below(path: Path) -> list[Path]:
 def _add_job(
     batch: _Batch, folder: Path, accelerator: str, device_id: str, files: Mapping[str, bytes]
 ) -> None:
-    """Add a job; raises OutputParseError for one that lacks what shows its worth."""
-    said = _said(folder)
-    config = _job_config(said, folder.name)
-    if said.device_id not in {"", device_id}:
-        # What the file states of the session's one device doesn't hold for another.
-        said = said.model_copy(update={"device": "", "os": "", "platform": "android"})
-    told = b"\n".join(files.get(name, b"")[: 1 << 20] for name in (PROVENANCE, RECORD))
-    provenance = told.decode("utf-8", "replace")
+    """Add a job; raises OutputParseError for one without its required files or lines."""
+    info = _read_session_info(folder)
+    config = _job_config(info, folder.name)
+    if info.device_id not in {"", device_id}:
+        # The file describes the session's one device, not this one.
+        info = info.model_copy(update={"device": "", "os": "", "platform": "android"})
+    record = b"\n".join(files.get(name, b"")[: 1 << 20] for name in (PROVENANCE, RECORD))
+    provenance = record.decode("utf-8", "replace")
     arguments = " ".join(map(str, config.action.program.args))
-    ran = next(filter(None, (_line_of(provenance, key) for key in _RAN)), "")
-    flags = dict(_FLAG.findall(f"{ran} {arguments}"))
+    command = next(filter(None, (_field_value(provenance, key) for key in _COMMAND_KEYS)), "")
+    flags = dict(_FLAG.findall(f"{command} {arguments}"))
     is_lm = METRICS in files
     if not is_lm and RESULTS not in files:
         raise OutputParseError(
             f"has neither {RESULTS} nor {METRICS}: the job failed, or its files weren't downloaded"
         )
-    own = "\n".join(itertools.chain(*lines_of_job(files.get(LOGCAT, b"")))) if is_lm else ""
+    lm_log = (
+        "\n".join(itertools.chain(*language_model_logs(files.get(LOGCAT, b"")))) if is_lm else ""
+    )
     # Another app of the phone may have loaded a model, or used the GPU.
-    logs = {**files, LOGCAT: own.encode()} if is_lm else files
+    logs = {**files, LOGCAT: lm_log.encode()} if is_lm else files
     tokens = _tokens(decode_metrics(files[METRICS]), provenance, flags) if is_lm else {}
-    named = config.labels.model or said.model or flags.get("model_path") or flags.get("graph")
-    file = (named or _logged(logs, rb"(?:Loading model from: |Graph: \[)")).rpartition("/")[2]
-    if not file and len(batch.known) != 1:
+    model_path = config.labels.model or info.model or flags.get("model_path") or flags.get("graph")
+    file = (model_path or _logged_word(logs, rb"(?:Loading model from: |Graph: \[)")).rpartition(
+        "/"
+    )[2]
+    if not file and len(batch.user_models) != 1:
         raise OutputParseError("nothing says which model it is of: name its file with --model")
-    if is_lm and accelerator == "gpu" and GPU_API.search(own) is None:
+    if is_lm and accelerator == "gpu" and GPU_API.search(lm_log) is None:
         raise OutputParseError(f"its {LOGCAT} names no GPU API: nothing shows that the GPU ran it")
-    product = re.fullmatch(r"(.*) \(([\w.-]{1,60})\)", _line_of(provenance, "product"))
+    product = re.fullmatch(r"(.*) \(([\w.-]{1,60})\)", _field_value(provenance, "product"))
     sums = sorted(
         (digest, name)
         for digest, name in re.findall(
@@ -336,11 +337,11 @@ def _add_job(
         if name != file
     )
     # Without a sum the program is unknown: another session's counts as another one.
-    known_by = {"sums": sums} if sums else {"session": folder.parent.name}
+    identity = {"sums": sums} if sums else {"session": folder.parent.name}
     model = (
         batch.model("", file, 0)
         if file
-        else batch.models.setdefault(batch.known[0].sha256, batch.known[0])
+        else batch.models.setdefault(batch.user_models[0].sha256, batch.user_models[0])
     )
     is_filled = "\nwarm-up process: exit 0" in provenance or _content(folder / _WARM_UP) is not None
     caches = config.labels.model_caches or ("on" if is_filled else "")
@@ -349,9 +350,9 @@ def _add_job(
     case = Case(
         serial=batch.device(
             device_id,
-            said,
+            info,
             title=product[1] if product is not None else "",
-            build=_line_of(provenance, "build"),
+            build=_field_value(provenance, "build"),
         ),
         model_sha256=model.sha256,
         model_name=model.name,
@@ -359,49 +360,47 @@ def _add_job(
         threads=int(threads) if re.fullmatch(r"0*[1-9]\d?", threads) and int(threads) <= 64 else -1,
         tool=PROGRAM.name,
         build_sha256=batch.build(
-            {"version": said.runtime_version, **known_by},
-            name=f"{'LiteRT-LM' if is_lm else 'LiteRT'} {said.runtime_version}".rstrip(),
-            version=said.runtime_version,
-            platform=said.platform,
+            {"version": info.runtime_version, **identity},
+            name=f"{'LiteRT-LM' if is_lm else 'LiteRT'} {info.runtime_version}".rstrip(),
+            version=info.runtime_version,
+            platform=info.platform,
         ),
-        flags=tuple(sorted(_parting(tokens, flags, logs, caches=caches).items())),
+        flags=tuple(sorted(_job_flags(tokens, flags, logs, caches=caches).items())),
         affinity="all",
     )
     raw = raw_output(
         folder / (METRICS if is_lm else RESULTS),
         [Attachment(name=key, data=data) for key, data in files.items()],
         command=" ".join(f"--{key}={value}" for key, value in flags.items())[:2000],
-        at=_moment(said.created),
+        at=_moment(info.created),
     )
     batch.add(case, raw, is_language_model=is_lm)
 
 
-def _parting(
+def _job_flags(
     tokens: Mapping[str, str], arguments: Mapping[str, str], files: Mapping[str, bytes], caches: str
 ) -> dict[str, str]:
-    """Return what parts a job from others of its model, device and accelerator; where no argument
-    names the signature, its program does.
-    """
-    signature = arguments.get(SIGNATURE) or _logged(files, rb"Signature name: +")
-    told = {
+    """Return the flags of a job's case; where no argument names the signature, its program does."""
+    signature = arguments.get(SIGNATURE) or _logged_word(files, rb"Signature name: +")
+    flags = {
         **tokens,
         SIGNATURE: chosen_signature(signature),
         _INPUTS: arguments.get(_INPUTS, ""),
-        # An engine that finds its caches starts another way than one that writes them.
+        # An engine starts differently when its caches exist.
         MODEL_CACHES: caches,
     }
-    return {name: value for name, value in told.items() if value}
+    return {name: value for name, value in flags.items() if value}
 
 
 def _tokens(process: Process, provenance: str, flags: Mapping[str, str]) -> dict[str, str]:
-    """Return how many tokens were asked for; raises OutputParseError where nothing says it."""
+    """Return the requested numbers of tokens; raises OutputParseError if they are unknown."""
     tokens = {name: str(count) for name, count in process.asked.items()}
     for name in TOKENS:
-        told = re.search(rf"\b{name}: (\d{{1,7}})\b", provenance)
+        match = re.search(rf"\b{name}: (\d{{1,7}})\b", provenance)
         value = (
             flags.get(f"benchmark_{name}")
             or flags.get(name)
-            or (told[1] if told is not None else "")
+            or (match[1] if match is not None else "")
         )
         if value.isdecimal() and len(value) <= 7 and int(value):
             tokens[name] = value
@@ -431,12 +430,12 @@ class _JobConfig(Part):
 
 
 class _Config(Part):
-    #: Each is read where its job is: what is odd in one is no fault of another.
+    #: Each is read with its job: a wrong entry doesn't affect another job.
     jobs: Few[Any] = Field(alias="jobConfigs", default_factory=list)
 
 
-class _Said(Part):
-    """What a session's files state of it."""
+class _SessionInfo(Part):
+    """The description of a session in its files."""
 
     platform: Text = "android"
     runner: Text = ""
@@ -449,24 +448,24 @@ class _Said(Part):
     config: Annotated[_Config, Field(alias="sessionConfig")] = _Config()
 
 
-def _said(folder: Path) -> _Said:
-    """Return the statements of ``session.json`` and ``ddp_session.json`` about a job.
+def _read_session_info(folder: Path) -> _SessionInfo:
+    """Return the description of a job in ``session.json`` and ``ddp_session.json``.
 
-    Raises OutputParseError for what no runner writes.
+    Raises OutputParseError for content that no runner writes.
     """
-    said = _Said()
+    info = _SessionInfo()
     for name in ("ddp_session.json", "session.json"):
         for place in (folder.parent, folder):
             if (data := _content(place / name)) is not None:
-                own = read_part(_Said, data, f"{name} is wrong")
-                told = {key: getattr(own, key) for key in own.model_fields_set}
-                said = said.model_copy(update=told)
-    return said
+                part = read_part(_SessionInfo, data, f"{name} is wrong")
+                fields = {key: getattr(part, key) for key in part.model_fields_set}
+                info = info.model_copy(update=fields)
+    return info
 
 
-def _job_config(said: _Said, name: str) -> _JobConfig:
+def _job_config(info: _SessionInfo, name: str) -> _JobConfig:
     """Return the options of a job in a session; raises OutputParseError for an odd entry."""
-    for item in said.config.jobs:
+    for item in info.config.jobs:
         if isinstance(item, dict) and item.get("displayName") == name:
             return read_part(
                 _JobConfig, json.dumps(item).encode(), f"jobConfigs of {name} is wrong"
@@ -482,17 +481,17 @@ def _moment(text: str) -> datetime | None:
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
-def _line_of(text: str, key: str) -> str:
-    """Return what a ``key: value`` line says, in one line that can be shown."""
-    found = re.search(rf"^{key}: (.*)$", text, re.MULTILINE)
-    told = found[1].strip()[:2000] if found is not None else ""
-    return told if told.isprintable() else ""
+def _field_value(text: str, key: str) -> str:
+    """Return the value of a ``key: value`` line, "" for an absent or unprintable one."""
+    match = re.search(rf"^{key}: (.*)$", text, re.MULTILINE)
+    value = match[1].strip()[:2000] if match is not None else ""
+    return value if value.isprintable() else ""
 
 
-def _logged(files: Mapping[str, bytes], words: bytes) -> str:
-    """Return the word that follows others in what a job logged, "" where they aren't there."""
+def _logged_word(files: Mapping[str, bytes], words: bytes) -> str:
+    """Return the word that follows others in a job's log, "" where they aren't there."""
     for name in (STDOUT, LOGCAT):
-        found = re.search(rb"%b([\w./+-]{1,300})" % words, files.get(name, b""))
-        if found is not None:
-            return found[1].decode()
+        match = re.search(rb"%b([\w./+-]{1,300})" % words, files.get(name, b""))
+        if match is not None:
+            return match[1].decode()
     return ""

@@ -1,5 +1,5 @@
 """The command ``table``: the fastest configuration of each model and phone, or all of them beside
-each other, with figures that others published where they are asked for.
+each other, on request with published figures.
 """
 
 from __future__ import annotations
@@ -35,29 +35,29 @@ _GUIDE: Final = "TensorFlow Lite performance guide"
 
 @frozen
 class PublishedFigure:
-    """A figure of a public table: somebody else's measurement."""
+    """A figure of a public table."""
 
     model: str
     device: str
-    #: As own configurations are called in short: ``cpu, 4 threads``, ``gpu``.
+    #: The short name of a configuration: ``cpu, 4 threads``, ``gpu``.
     configuration: str
-    #: Of a language model the time of one token.
+    #: The time of one token for a language model.
     latency_us: float
-    #: The digits that were published: milliseconds, or with the unit of a speed.
+    #: The published digits: milliseconds, or with the unit of a speed.
     text: str
-    #: Where it stands, when it was published and what to know about it.
+    #: The name of its table, with date and notes.
     source: str
-    #: What the file is called that `benchfarm model fetch` gets; empty where nothing is fetched.
+    #: The file that `benchfarm model fetch` gets; empty where nothing is fetched.
     file_name: str = ""
 
-    def is_of(self, row: ResultRow, names: Iterable[str]) -> bool:
-        """Whether a case of this lab, whose model has some names, is the same model, phone, delegate
-        and number of threads.
+    def matches(self, row: ResultRow, names: Iterable[str]) -> bool:
+        """Whether a case of this lab has the same model (by one of ``names``), phone, delegate and
+        number of threads.
         """
         delegate, _, threads = self.configuration.partition(", ")
-        own = {name.lower().removesuffix(".tflite") for name in names}
+        labels = {name.lower().removesuffix(".tflite") for name in names}
         return (
-            not own.isdisjoint({self.model.lower(), self.file_name})
+            not labels.isdisjoint({self.model.lower(), self.file_name})
             and device_matches(self.device, row.device.names)
             and row.case.delegate == delegate
             and (not threads or row.case.threads == int(threads.split()[0]))
@@ -107,21 +107,21 @@ def _rows(name: str) -> Iterator[dict[str, str]]:
 
 def _model(row: dict[str, str], phase: str) -> str:
     tokens = {name: row["context_tokens" if name == "max_num_tokens" else name] for name in TOKENS}
-    what = worded({FIGURE: phase, **{name: value for name, value in tokens.items() if value}})
+    figure = worded({FIGURE: phase, **{name: value for name, value in tokens.items() if value}})
     name = f"{row['model']} {row['quantization']}".strip()
-    return f"{name}, {what.removesuffix(', per token')}"
+    return f"{name}, {figure.removesuffix(', per token')}"
 
 
 _PUBLISHED: Final = {"published": load_published, "language-models": load_language_models}
 _NO_FIGURE: Final = "There is no figure for these devices and models."
-#: Campaigns that are looked through for what was measured of each phone and model.
+#: Campaigns that are searched for figures of each phone and model.
 _MOST_CAMPAIGNS: Final = 50
 _OLDER: Final = "Of each model and phone the newest campaign alone: --campaign names others."
 
 
 @frozen
 class TableRequest:
-    """What the table is to show."""
+    """The options of ``table``."""
 
     devices: Annotated[
         Listed, opt("--serial -s", "Profiles, names or serial numbers (a,b) (default: all).")
@@ -143,16 +143,16 @@ class TableRequest:
     every: Annotated[bool, opt("--all", "Print every configuration, not only the fastest.")] = False
 
     def has(self, model: Iterable[str], device: Sequence[str]) -> bool:
-        """Whether a model and a device, each by its names, are asked for."""
-        is_model = any(_model_matches(name, own) for own in model for name in self.models)
+        """Whether a model and a device, each by its names, are selected."""
+        is_model = any(_model_matches(name, label) for label in model for name in self.models)
         is_device = any(device_matches(name, device) for name in self.devices)
         return (is_model or not self.models) and (is_device or not self.devices)
 
 
-def _model_matches(wanted: str, model: str) -> bool:
-    """Whether a model has a name or fits a pattern; tables name it without its ending."""
+def _model_matches(pattern: str, model: str) -> bool:
+    """Whether a model's name fits a pattern, with or without ``.tflite``."""
     spelled = {model.lower(), model.lower().removesuffix(".tflite")}
-    return any(fnmatchcase(own, wanted.lower()) for own in spelled)
+    return any(fnmatchcase(label, pattern.lower()) for label in spelled)
 
 
 @command("table", has_table=True)
@@ -190,9 +190,9 @@ def show_table(settings: Settings, request: TableRequest) -> CommandResult:
         )
 
 
-#: A published figure and the case of this lab that it is set against.
-_Both: TypeAlias = "tuple[PublishedFigure, ResultRow]"
-_BESIDE: Final[Sequence[Column[_Both]]] = (
+#: A published figure and the case of this lab that it is compared with.
+_Pair: TypeAlias = "tuple[PublishedFigure, ResultRow]"
+_BESIDE: Final[Sequence[Column[_Pair]]] = (
     Column("model", "model", lambda both: both[0].model),
     Column("device", "phone", lambda both: both[1].device.title),
     Column("configuration", "configuration", lambda both: both[0].configuration),
@@ -216,19 +216,19 @@ def _mine_us(row: ResultRow) -> float:
     return (row.median_us or 0.0) if row.result.is_judged else 0.0
 
 
-def _beside(
+def _comparison_table(
     figures: Sequence[PublishedFigure],
     rows: Sequence[ResultRow],
     names: Mapping[str, Collection[str]],
-) -> Table[_Both]:
-    """Return the published figures of which this lab has a clean one, of several the fastest of a
-    real phone; what was imported is somebody else's.
+) -> Table[_Pair]:
+    """Return the published figures that this lab has a clean one of, not an imported one; of several
+    the fastest of a real phone.
     """
     mine = [row for row in rows if _mine_us(row) and not row.origin]
     both = [
-        (figure, min(own, key=lambda row: (row.is_virtual, _mine_us(row))))
+        (figure, min(matching, key=lambda row: (row.is_virtual, _mine_us(row))))
         for figure in figures
-        if (own := [row for row in mine if figure.is_of(row, names[row.model.subject])])
+        if (matching := [row for row in mine if figure.matches(row, names[row.model.subject])])
     ]
     return Table(
         name="beside",
@@ -246,7 +246,7 @@ def _tables(
     chosen: Sequence[Campaign],
     figures: Sequence[PublishedFigure],
 ) -> Iterator[Table[Any]]:
-    """Yield the table, and where figures of others stand beside the store's those that both have."""
+    """Yield the table, and the comparison with published figures where both are shown."""
     from orchestrator.analysis.case_result import CaseStatus
     from orchestrator.app.stored import report_data
     from orchestrator.report.tables import labels_of, lines_of, matrix_table
@@ -264,11 +264,11 @@ def _tables(
     of_figures = [figure.model for figure in figures]
     _check_models(workspace, request, [*chain.from_iterable(called.values()), *of_figures])
 
-    def is_wanted(row: ResultRow) -> bool:
+    def is_selected(row: ResultRow) -> bool:
         return request.has(called[row.model.subject], row.device.names)
 
     if not request.every and not figures:
-        fastest = fastest_table([item for item in data.contests if is_wanted(item.shown)])
+        fastest = fastest_table([item for item in data.contests if is_selected(item.shown)])
         is_all = not (request.models or request.devices)
         yield replace(
             fastest,
@@ -279,7 +279,7 @@ def _tables(
     rows = [
         row
         for row in data.results
-        if row.result.status is not CaseStatus.UNTIMED and is_wanted(row)
+        if row.result.status is not CaseStatus.UNTIMED and is_selected(row)
     ]
     published = [figure for figure in figures if request.has([figure.model], (figure.device,))]
     names = short_names((row.configuration, row.case) for row in rows)
@@ -304,7 +304,7 @@ def _tables(
         notes=(*notes_of(rows, names), *older),
     )
     if figures and "store" in request.sources:
-        yield _beside(published, rows, called)
+        yield _comparison_table(published, rows, called)
 
 
 def _published_lines(figures: Iterable[PublishedFigure]) -> list[MatrixLine]:
@@ -317,43 +317,44 @@ def _published_lines(figures: Iterable[PublishedFigure]) -> list[MatrixLine]:
             model=model,
             device=DeviceRow(serial="", label=device, is_virtual=False, facts=None),
             source=source,
-            figures={figure.configuration: figure.latency_us for figure in own},
-            words={figure.configuration: figure.text for figure in own},
+            figures={figure.configuration: figure.latency_us for figure in cells},
+            words={figure.configuration: figure.text for figure in cells},
         )
-        for (model, device, source), own in lines.items()
+        for (model, device, source), cells in lines.items()
     ]
 
 
 def _check_devices(workspace: Workspace, request: TableRequest, published: Iterable[str]) -> None:
-    """Raise UsageError for a device that nothing is known of: a typo would show as an empty table."""
+    """Raise UsageError for an unknown device: a typo would show as an empty table."""
     facts = workspace.store.devices().values()
-    known = dict.fromkeys(
+    all_names = dict.fromkeys(
         [
             *(name for item in workspace.profiles.values() for name in (item.name, item.title)),
             *(name for item in facts for name in item.names if name),
             *published,
         ]
     )
-    for wanted in request.devices:
-        if not device_matches(wanted, tuple(known)):
-            hint = nearest(wanted, known) or "'benchfarm devices' lists those that there are"
-            raise UsageError(f"there is no device {wanted!r}", hint=hint)
+    for requested in request.devices:
+        if not device_matches(requested, tuple(all_names)):
+            hint = nearest(requested, all_names) or "'benchfarm devices' lists those that there are"
+            raise UsageError(f"there is no device {requested!r}", hint=hint)
 
 
-def _check_models(workspace: Workspace, request: TableRequest, shown: Iterable[str]) -> None:
-    """Raise UsageError for a model that isn't shown by any name and that the store has none of."""
+def _check_models(workspace: Workspace, request: TableRequest, names: Iterable[str]) -> None:
+    """Raise UsageError for a model that is neither in the store nor among ``names``."""
     stored = (model.name for model in workspace.store.models().values())
-    known = dict.fromkeys([*stored, *shown])
-    for wanted in request.models:
-        if not any(_model_matches(wanted, model) for model in known):
+    all_names = dict.fromkeys([*stored, *names])
+    for requested in request.models:
+        if not any(_model_matches(requested, model) for model in all_names):
             hint = (
-                nearest(wanted, known) or "'benchfarm table' without it shows those that there are"
+                nearest(requested, all_names)
+                or "'benchfarm table' without it shows those that there are"
             )
-            raise UsageError(f"there is no model {wanted!r}", hint=hint)
+            raise UsageError(f"there is no model {requested!r}", hint=hint)
 
 
 def _nothing_stored(workspace: Workspace) -> UsageError:
-    """Return the error of a store without a campaign whose figures stand for themselves."""
+    """Return the error for a store without a campaign that ``table`` can show."""
     if newest := next(iter(workspace.store.campaigns()), None):
         return UsageError(
             "the store has only A/B comparisons and campaigns without the pass timing",
@@ -366,11 +367,11 @@ def _nothing_stored(workspace: Workspace) -> UsageError:
 
 
 def _newest(workspace: Workspace) -> list[Campaign]:
-    """Return the newest campaigns with figures of each model and phone, none that only pairs."""
-    store, seen = workspace.store, set[tuple[str, str]]()
-    found = []
-    for listed in store.campaigns()[:_MOST_CAMPAIGNS]:
-        campaign = store.campaign(listed.campaign_id)
+    """Return the newest campaigns with figures of each model and phone, without A/B comparisons."""
+    store, covered = workspace.store, set[tuple[str, str]]()
+    campaigns = []
+    for entry in store.campaigns()[:_MOST_CAMPAIGNS]:
+        campaign = store.campaign(entry.campaign_id)
         if campaign is None or campaign.terms.pairing is not None:
             continue
         places = {
@@ -378,7 +379,7 @@ def _newest(workspace: Workspace) -> list[Campaign]:
             for item in campaign.invocations
             if item.run_pass is FIGURE_PASS
         }
-        if places - seen:
-            found.append(campaign)
-            seen |= places
-    return found
+        if places - covered:
+            campaigns.append(campaign)
+            covered |= places
+    return campaigns

@@ -22,7 +22,7 @@ import pytest
 
 from orchestrator.documents import dump_document
 from orchestrator.errors import BenchfarmError, StoreError
-from orchestrator.extensions.interop.bundle import Bundle, take_in
+from orchestrator.extensions.interop.bundle import Bundle, import_bundle
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.case import Build, Case, Model
 from orchestrator.records.device import DeviceFacts
@@ -149,7 +149,7 @@ def everything(store) -> list[object]:
 def refusal(bundle: Path, store: Store) -> BenchfarmError | None:
     try:
         with Bundle(bundle) as opened:
-            take_in(opened, store, read=lambda run, *_: run)
+            import_bundle(opened, store, read=lambda run, *_: run)
     except BenchfarmError as error:
         return error
     return None

@@ -93,7 +93,7 @@ def test_another_lab_gets_every_run_byte_for_byte_and_can_read_and_compare_it(
     other = tmp_path / "other"
     told = benchfarm(other, "import", bundle)
     theirs, ours = runs_of(other), runs_of(lab)
-    assert f"{len(ours)} runs taken in" in told
+    assert f"{len(ours)} runs imported" in told
     assert {run.run_id: run.attachments for run in theirs} == {
         run.run_id: run.attachments for run in ours
     }
@@ -234,7 +234,7 @@ def test_a_bundle_whose_raw_output_was_deleted_before_is_told(lab, tmp_path):
     assert "suspect (imported-unread)" in imported
     assert "read again from their raw output" not in imported
     again = benchfarm(other, "import", pruned)
-    assert "0 runs taken in" in again
+    assert "0 runs imported" in again
     assert "imported-unread" not in again
 
 
@@ -291,11 +291,11 @@ def test_importing_twice_changes_nothing(lab, bundle, tmp_path):
     benchfarm(other, "import", bundle)
     before = runs_of(other)
     told = benchfarm(other, "import", bundle)
-    assert "0 runs taken in" in told
-    assert f"{len(before)} stored before" in told
+    assert "0 runs imported" in told
+    assert f"{len(before)} already stored" in told
     assert runs_of(other) == before
     # And into the very store that it comes from.
-    assert "0 runs taken in" in benchfarm(lab, "import", bundle)
+    assert "0 runs imported" in benchfarm(lab, "import", bundle)
 
 
 def test_an_import_never_changes_what_is_stored(lab, bundle, tmp_path):

@@ -1,6 +1,4 @@
-"""What an output comes wrapped in: gzip, a zip archive, JSON, a notebook, HTML; and what can't be
-read at all.
-"""
+"""Unpacks texts from gzip, zip archives, JSON, notebooks and HTML, and refuses other files."""
 
 from __future__ import annotations
 
@@ -52,7 +50,7 @@ _HTML: Final = re.compile(
 
 @contextlib.contextmanager
 def unpacked(buffer: Buffer) -> Iterator[Buffer]:
-    """Give what a file holds, out of gzip or zip and as UTF-8.
+    """Yield a file's content, unpacked from gzip or zip, as UTF-8.
 
     Raises:
         OutputParseError: the file is damaged, or it unpacks to too much.
@@ -67,11 +65,10 @@ def unpacked(buffer: Buffer) -> Iterator[Buffer]:
 
 @contextlib.contextmanager
 def unwrapped(packed: Buffer) -> Iterator[Buffer]:
-    """Give the text that a file holds, as UTF-8.
+    """Yield a file's text as UTF-8.
 
     Raises:
-        OutputParseError: the file is known to be something else than text, it is damaged, or it
-            unpacks to too much.
+        OutputParseError: the file is no text, it is damaged, or it unpacks to too much.
     """
     with unpacked(packed) as buffer:
         if _is_binary(buffer[:_HEAD_BYTES]):
@@ -149,7 +146,7 @@ def _collect(value: object, texts: list[str]) -> None:
 def _logcat_message(entry: dict[str, object]) -> str | None:
     """Return a message as ``logcat -v brief`` shows it.
 
-    None for what isn't one of Android Studio's or a log tool's.
+    None for an object that is no log message of Android Studio or a log tool.
     """
     header = entry.get("header")
     about = header if isinstance(header, dict) else entry

@@ -1,9 +1,8 @@
-"""Reading what a benchmark program printed: one grammar for all programs, years and ways that
-output takes.
+"""Reads the output of benchmark programs: one grammar for all programs, versions and log formats.
 
-``parse_text`` and ``iterate_file`` read what somebody pastes or keeps: it is split into runs, and
-each is read by ``orchestrator.reading``, as a run of ours is. Nothing is invented: what isn't
-printed stays None.
+``parse_text`` and ``iterate_file`` read pasted texts and saved files: they are split into runs, and
+each is read by ``orchestrator.reading``, as a run of ours is. A value that isn't printed stays
+None.
 """
 
 from __future__ import annotations
@@ -49,10 +48,10 @@ from orchestrator.reading.report import build_report
 from orchestrator.reading.transcript import Transcript
 from orchestrator.records.run import DelegateEvidence, LatencySummary, ToolReport
 
-#: Texts without any line of a benchmark program are looked through for other forms up to this size.
+#: Texts without any line of a benchmark program are searched for other forms up to this size.
 _SMALL_BYTES: Final = 2_000_000
-#: One of these is in any block of lines that tells of a benchmark, or of how a program ended.
-_TELLING_WORDS: Final = tuple(
+#: Every block of lines about a benchmark or the end of a program has one of these.
+_MARKER_WORDS: Final = tuple(
     word.encode()
     for word in (
         "count=",
@@ -102,7 +101,7 @@ _MOST_HELD_RUNS: Final = 1024
 
 
 def parse_text(text: bytes | str) -> tuple[ToolReport, ...]:
-    """Read a text that somebody gives us and return one report per run, in the order of the text.
+    """Read a text of unknown origin and return one report per run, in the order of the text.
 
     Args:
         text: what was printed: console, logcat of any format, a notebook, several runs in a row,
@@ -121,8 +120,7 @@ def iterate_file(path: Path) -> Iterator[ToolReport]:
     neither with the file nor with its runs.
 
     Raises:
-        OutputParseError: as :func:`parse_text`, at the first report that is asked for, or where
-            reading fails.
+        OutputParseError: as :func:`parse_text`, at the first report or where reading fails.
     """
     try:
         with path.open("rb") as file:
@@ -144,7 +142,7 @@ def _lines(
 ) -> Iterator[Line]:
     """Yield the lines that a splitter has to be fed with.
 
-    Blocks without any word of a benchmark are passed over while the splitter waits for none.
+    Blocks without any word of a benchmark are skipped while the splitter waits for none.
     Without ``with_foreign`` most lines of other tags are left out.
     """
     rejoiner = Rejoiner()
@@ -155,12 +153,12 @@ def _lines(
             if (
                 splitter is not None
                 and splitter.is_idle
-                and not any(word in block for word in _TELLING_WORDS)
+                and not any(word in block for word in _MARKER_WORDS)
             ):
                 continue
-        # Runs repeat most of their parameters: each text is taken apart once a block. Nobody
-        # changes a line.
-        known: dict[str, Line] = {}
+        # Runs repeat most of their parameters: each text is parsed once a block. Nobody changes a
+        # line.
+        parsed: dict[str, Line] = {}
         *texts, last = block.decode("utf-8", "replace").split("\n")
         for text in texts:
             if (
@@ -170,9 +168,9 @@ def _lines(
                 and splitter.take_row(text)
             ):
                 continue
-            line = known.get(text)
+            line = parsed.get(text)
             if line is None:
-                line = known[text] = _pasted(text)
+                line = parsed[text] = _pasted(text)
             yield from rejoiner.feed(line)
         if last:
             yield from rejoiner.feed(_pasted(last, cut=True))
@@ -181,7 +179,7 @@ def _lines(
 
 def _pasted(text: str, *, cut: bool = False) -> Line:
     line = parse_pasted(text[:LONGEST_LINE_BYTES], cut=cut)
-    # What was taken off has the time, which tells a run from one that printed the same.
+    # The header has the time, which distinguishes runs with the same output.
     line.header = text[: max(0, text.find(line.raw))]
     return line
 
@@ -199,7 +197,7 @@ def _reports_in(packed: Buffer) -> Iterator[ToolReport]:
             )
             if refused:
                 yield from refused
-                # A log below it is of a run before: what was typed isn't its command.
+                # A log below it is of an earlier run: the typed command isn't that run's.
                 with contextlib.suppress(OutputParseError):
                     yield from filter(_has_figure, _reports_in(rest.encode()))
                 return
@@ -207,30 +205,30 @@ def _reports_in(packed: Buffer) -> Iterator[ToolReport]:
         held: list[ToolReport] | None = []
         for report in _runs_in(buffer if texts is None else texts):
             if held is not None and not _has_figure(report) and len(held) < _MOST_HELD_RUNS:
-                # What tells only of a failure may be another program's.
+                # A report of a failure alone may be another program's.
                 held.append(report)
                 continue
             yield from held or ()
             held = None
             yield report
-        others = _litert_result(buffer) if texts is not None else []
+        other_reports = _litert_result(buffer) if texts is not None else []
         for source in program_sources():
             for text in (buffer,) if texts is None else (texts, buffer):
-                if not any(map(_has_figure, others)):
-                    others = source.read(text, _lines) or others
-        if held is None or any(map(_has_figure, others)):
-            yield from filter(_is_surely_ours, held or ())
-            yield from others if held is not None else filter(_tells, others)
+                if not any(map(_has_figure, other_reports)):
+                    other_reports = source.read(text, _lines) or other_reports
+        if held is None or any(map(_has_figure, other_reports)):
+            yield from filter(_is_benchmark_failure, held or ())
+            yield from other_reports if held is not None else filter(_is_significant, other_reports)
             return
-        if others:
-            others = [*filter(_is_surely_ours, held), *others]
-        others = others or held or _other_formats(buffer)
-        if others:
-            yield from others
+        if other_reports:
+            other_reports = [*filter(_is_benchmark_failure, held), *other_reports]
+        other_reports = other_reports or held or _other_formats(buffer)
+        if other_reports:
+            yield from other_reports
             return
-    what = "text" if texts is None else "JSON"
+    kind = "text" if texts is None else "JSON"
     raise OutputParseError(
-        f"nothing in the {what} is the output of a benchmark program",
+        f"nothing in the {kind} is the output of a benchmark program",
         hint="give the program's standard output and error, or the phone's logcat with the tags tflite and litert: "
         "any format of 'adb logcat -v' that has tags in its lines, or what Android Studio shows",
     )
@@ -249,13 +247,15 @@ def _has_figure(report: ToolReport) -> bool:
     return report.inference is not None or report.inference_mean_us is not None
 
 
-def _tells(report: ToolReport) -> bool:
-    """Whether a report counts beside another program's: a figure, or a language model's failure."""
+def _is_significant(report: ToolReport) -> bool:
+    """Whether a report counts beside another program's: it has a figure, or is a language model's
+    failure.
+    """
     return _has_figure(report) or "unit" in report.extra
 
 
-def _is_surely_ours(report: ToolReport) -> bool:
-    """Whether a failure is of one of our programs, which say first what they are about to do."""
+def _is_benchmark_failure(report: ToolReport) -> bool:
+    """Whether a failure is of one of our programs, which first print what they are about to do."""
     return bool(report.echoed) or report.init_us is not None or "graph" in report.extra
 
 
@@ -274,11 +274,11 @@ def _runs_in(buffer: Buffer) -> Iterator[ToolReport]:
 
 
 def _released(splitter: RunSplitter, held: int) -> list[ToolReport]:
-    """Return the reports of the splitter's oldest runs, all but ``held``, named by the summaries'
+    """Return the reports of the splitter's oldest runs, all but ``held``, labelled by the summaries'
     rows.
     """
     reports = [
-        _report_of(run, splitter.system)
+        _transcript_report(run, splitter.system)
         for run in splitter.release(held)
         if not (run.is_empty or run.is_of_litert_lm)
     ]
@@ -286,7 +286,7 @@ def _released(splitter: RunSplitter, held: int) -> list[ToolReport]:
     return _with_rows(reports, rows)
 
 
-def _report_of(run: Transcript, system: SystemLog) -> ToolReport:
+def _transcript_report(run: Transcript, system: SystemLog) -> ToolReport:
     """Return a run's report, with its command's flags where it echoes none: LiteRT's program, and
     texts without the beginning of a run.
     """
@@ -305,7 +305,7 @@ def _report_of(run: Transcript, system: SystemLog) -> ToolReport:
 
 
 def _other_formats(buffer: Buffer) -> list[ToolReport]:
-    """Read what has no line of the tool itself: an app's view, an adb session."""
+    """Read texts without lines of the program itself: an app's view, an adb session."""
     if len(buffer) > _SMALL_BYTES:
         return []
     text = buffer[0 : len(buffer)].decode("utf-8", "replace")
@@ -328,28 +328,28 @@ def _crash_report(crash: Crash) -> ToolReport:
 
 
 def _with_rows(reports: list[ToolReport], rows: Iterable[SummaryRow]) -> list[ToolReport]:
-    """Name each run by its row of the summary; a row whose run isn't in the text becomes a report
+    """Label each run by its row of the summary; a row whose run isn't in the text becomes a report
     of its own.
     """
-    named = list(reports)
+    labelled = list(reports)
     used: set[int] = set()
     for row in rows:
         places = [
             index
-            for index, report in enumerate(named)
+            for index, report in enumerate(labelled)
             if index not in used and row.stats is not None and _is_same(report.inference, row.stats)
         ]
         if len(places) > 1 and row.stats is not None and row.stats.mean_us is None:
-            # Cut off too early to say which of the runs it names.
+            # Cut off too early: it may name any of the runs.
             continue
         place = next(iter(places), None)
         if place is None:
-            named.append(_row_report(row))
-            used.add(len(named) - 1)
+            labelled.append(_row_report(row))
+            used.add(len(labelled) - 1)
         else:
             used.add(place)
-            named[place] = dataclasses.replace(named[place], label=row.name)
-    return named
+            labelled[place] = dataclasses.replace(labelled[place], label=row.name)
+    return labelled
 
 
 def _is_same(inference: LatencySummary | None, row: LatencySummary) -> bool:

@@ -1,5 +1,5 @@
-"""Lines as people pass them on: quoted, numbered, in lists and tables, coloured, wrapped by a
-narrow window.
+"""Lines as people paste them: quoted, numbered, in lists and tables, coloured, wrapped by a narrow
+window.
 
 A program's own output has none of this, so that only texts of unknown origin are read this way.
 
@@ -139,27 +139,27 @@ def parse_pasted(text: str, *, cut: bool = False) -> Line:
         text = _EMPHASIS.sub("", text)
     line = parse_decoded(text, cut=cut, header=any_header)
     for _ in range(_MOST_DECORATIONS):
-        if line.style != "console" or (found := _without_decoration(text)) is None:
+        if line.style != "console" or (stripped := _without_decoration(text)) is None:
             break
-        text, stream, item = found[0], found[1] or line.stream, line.item + found[2]
+        text, stream, item = stripped[0], stripped[1] or line.stream, line.item + stripped[2]
         line = parse_decoded(text, cut=cut, header=any_header)
         line.stream, line.item = stream, item
     return line
 
 
 def _without_decoration(text: str) -> tuple[str, str, str] | None:
-    """Return a line without what somebody put before it, the process that this names, and the mark
-    or number of an item.
+    """Return a line without its decoration, the process that the decoration names, and the mark or
+    number of an item.
     """
     first = text.lstrip()[:1]
     if first in {"|", "\u2502"} and (cell := _CELL.fullmatch(text)):
         return cell[1], "", ""
     if first == "`" and (code := _CODE.fullmatch(text)):
         return code[2], "", ""
-    found = _DECORATION.match(text)
-    if found is None:
+    match = _DECORATION.match(text)
+    if match is None:
         return None
-    return text[found.end() :], found["unit"] or found["container"] or "", found["item"] or ""
+    return text[match.end() :], match["unit"] or match["container"] or "", match["item"] or ""
 
 
 class Rejoiner:
@@ -173,7 +173,7 @@ class Rejoiner:
         self._held: list[Line] = []
 
     def feed(self, line: Line) -> Sequence[Line]:
-        """Take a line and return those of which nothing can follow any more."""
+        """Take a line and return the lines that are complete."""
         if self._held and self._goes_on(line):
             self._held.append(line)
             return ()
@@ -243,10 +243,10 @@ def _continues(held: list[Line], line: Line) -> bool:
 
 
 def _pieces(held: Sequence[Line]) -> list[str]:
-    """Return what the lines add to a message: without the first one's indentation, and without
+    """Return the pieces of a message in the lines: without the first one's indentation, and without
     empty ones.
 
-    What looks like an item's number belongs to the message where the first line is no item.
+    A leading number belongs to the message where the first line is no list item.
     """
     indent = ""
     if held[0].style == "console":
@@ -263,8 +263,8 @@ def _pieces(held: Sequence[Line]) -> list[str]:
 
 
 def _message(pieces: list[str]) -> str:
-    """Return the message that was broken into pieces, at spaces or inside words; "" where they
-    aren't a whole one.
+    """Return the message that was broken into pieces, at spaces or inside words; "" where it isn't
+    complete.
     """
     for gaps in itertools.product(("", " "), repeat=len(pieces) - 1):
         rest = (
@@ -355,7 +355,7 @@ def any_header(whole: str) -> Line | None:
     if not start[:1].isdigit() and not (start[:1] in _LETTERS and start[1:] in {"/", "(", " "}):
         return None
     if (line := threadtime_header(whole)) is not None:
-        line.tag = _whole_tag(line.tag)
+        line.tag = _full_tag(line.tag)
         return line
     for pattern in (_BRIEF, _STUDIO, _SHORTENED, _PROCESS, _THREAD):
         if match := pattern.match(whole):
@@ -366,7 +366,7 @@ def any_header(whole: str) -> Line | None:
                 text=text,
                 severity=match["severity"],
                 style="logcat",
-                tag=_whole_tag(groups.get("tag", "tflite").strip()),
+                tag=_full_tag(groups.get("tag", "tflite").strip()),
                 pid=int(pid) if pid else None,
             )
     if match := _NSLOG.match(whole):
@@ -374,7 +374,7 @@ def any_header(whole: str) -> Line | None:
     return None
 
 
-def _whole_tag(tag: str) -> str:
+def _full_tag(tag: str) -> str:
     """Return the tag of ours that Android Studio shortened in its middle; any other as it is."""
     start, dots, end = tag.partition("...")
     if not dots:

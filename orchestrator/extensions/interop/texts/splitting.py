@@ -1,4 +1,4 @@
-"""Which line belongs to which run: a paste, a notebook or a logcat holds several.
+"""Splits a text into runs: a paste, a notebook or a logcat holds several.
 
 A command stands behind a phone's or a computer's prompt, a word such as ``CMD:``, a time, or inside
 ``adb shell "cd ... && ..."``; it may go over several lines that end in a backslash.
@@ -37,7 +37,7 @@ _PROGRAM: Final = re.compile(
 )
 _MODEL: Final = re.compile(r"--(?:graph|model)=")
 _FLAG: Final = re.compile(r"--[\w-]+=")
-#: What may stand before a program that was started, as against a sentence that speaks of it.
+#: Text that may stand before a program in a command, as against a sentence about it.
 _BEFORE: Final = re.compile(
     r"(?:.{0,160}[$#%!>\]] ?|.{0,60}\b(?:cmd|command|run|running|exec|executing)\b ?[:=] ?|.{0,160}\badb\b.*|[\s+*`-]*"
     r"|.{0,160}(?:&&|;) ?|[\d\s:.,TZ/-]{1,60}|.{0,160}\b(?:taskset|nohup|su|sudo|time|env)\b.*)"
@@ -50,8 +50,8 @@ _MOST_LINES, _LONGEST = 60, 20_000
 
 
 def is_command(text: str) -> bool:
-    """Whether a line starts a benchmark program; the model, or what stands before, tells it from a
-    sentence.
+    """Whether a line starts a benchmark program: its model, or the text before the program,
+    distinguishes it from a sentence.
     """
     if "enchmark" not in text:
         return False
@@ -70,7 +70,7 @@ def is_command(text: str) -> bool:
 #: A shorter line isn't wrapped inside a word.
 _NARROWEST: Final = 40
 _TRUTHS: Final = frozenset({"true", "false"})
-#: What stands below a command that is wrapped inside a word: its rest, flags, and what a shell is told.
+#: The line below a command that is wrapped inside a word: its rest, flags, and shell operators.
 _REST: Final = re.compile(
     r"(?P<word>(?:[\w./\\,+=~${}-]|:\d(?![\w:]))+)[\"'`)]*"
     r"(?P<more>(?: +--[\w-]+=\S*)*(?: +(?:-{1,2}[\w-]*|[\\^`]|\d?>.*|[|&;<].*))?)",
@@ -83,7 +83,7 @@ def _is_rest(word: str, text: str, width: int) -> bool:
     characters ends.
     """
     rest = _REST.fullmatch(text)
-    if width < _NARROWEST or rest is None or _is_whole(word):
+    if width < _NARROWEST or rest is None or _is_complete(word):
         return False
     if word[-1].isdigit() and word.partition("=")[2].isdigit():
         return re.fullmatch(r"[\d.,]+", rest["word"], re.ASCII) is not None
@@ -92,8 +92,8 @@ def _is_rest(word: str, text: str, width: int) -> bool:
     return bool(rest["more"]) or len(text) == width or is_flag
 
 
-def _is_whole(word: str) -> bool:
-    """Whether nothing can be missing of a command's last word."""
+def _is_complete(word: str) -> bool:
+    """Whether a command's last word is complete."""
     value = word.partition("=")[2]
     return not word.startswith("-") or value in _TRUTHS or is_model_file(Path(value))
 
@@ -217,16 +217,16 @@ def parse_row(
 
 @dataclass(slots=True)
 class RunSplitter:
-    """Takes lines in order and deals them out to transcripts, one per process and run."""
+    """Takes lines in order and adds each to a transcript, one per process and run."""
 
-    #: In the order of their beginnings.
+    #: In the order of their starts.
     runs: list[Transcript] = field(default_factory=list)
     rows: list[SummaryRow] = field(default_factory=list)
     system: SystemLog = field(default_factory=SystemLog)
     _open: dict[int | str | None, Transcript] = field(default_factory=dict)
     _nslog_texts: dict[str, int] = field(default_factory=dict)
-    #: Process -> what performance options said of unknown flags, once, before the options' runs.
-    _of_all_options: dict[int | str | None, str] = field(default_factory=dict)
+    #: Process -> the unknown flags, which performance options list once, before the options' runs.
+    _shared_unconsumed: dict[int | str | None, str] = field(default_factory=dict)
     #: Process -> a run that hadn't ended when the next one began, and those that began since.
     _overlapping: dict[int | str | None, list[Transcript]] = field(default_factory=dict)
     _variables: dict[str, str] = field(default_factory=dict)
@@ -243,7 +243,7 @@ class RunSplitter:
     _command_width: int = 0
 
     def feed(self, line: Line) -> None:
-        """Deal out one line."""
+        """Add one line to its transcript."""
         if line.is_foreign:
             self._feed_system(line)
             return
@@ -252,10 +252,10 @@ class RunSplitter:
                 return
             # Flags that aren't of a command are of the one above.
             has_flags = _FLAG.search(line.text) is not None and not is_command(line.text)
-            self.end(is_torn=has_flags and not _is_whole(self._last_word))
+            self.end(is_torn=has_flags and not _is_complete(self._last_word))
         if line.text.startswith("STARTING!"):
             self._in_summary = False
-            self._of_all_options.clear()
+            self._shared_unconsumed.clear()
         if line.style == "nslog":
             if line.text and len(self._nslog_texts) < _MOST_NSLOG:
                 self._nslog_texts[line.text] = self._nslog_texts.get(line.text, 0) + 1
@@ -278,10 +278,10 @@ class RunSplitter:
             above, transcript = transcript, self._begin(key, transcript)
             if above is not None:
                 self._note_overlap(key, line, above, transcript)
-            if line.text.startswith(FIRST_ECHO) and key in self._of_all_options:
-                transcript.read_unconsumed(self._of_all_options[key])
+            if line.text.startswith(FIRST_ECHO) and key in self._shared_unconsumed:
+                transcript.read_unconsumed(self._shared_unconsumed[key])
         elif line.text.startswith(_OPTIONS) and transcript.unconsumed:
-            self._of_all_options[key] = f"{UNCONSUMED} {' '.join(transcript.unconsumed)}"
+            self._shared_unconsumed[key] = f"{UNCONSUMED} {' '.join(transcript.unconsumed)}"
         if line.style == "console" and ("=" in line.text or " in " in line.text):
             self._read_variable(line.text)
         if not (may_open and self._head(line, transcript)):
@@ -300,7 +300,7 @@ class RunSplitter:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no line is taken for what it follows, but only for what it says itself."""
+        """Whether no line's meaning depends on the line before it."""
         return not (
             self._command
             or self._nslog_texts
@@ -321,9 +321,7 @@ class RunSplitter:
         return released
 
     def end(self, *, is_torn: bool = False) -> None:
-        """Take what was held back in the hope of more lines; ``is_torn``: the rest of its last word
-        isn't known.
-        """
+        """Take the lines that were held back; ``is_torn``: the rest of the last word is unknown."""
         command, self._command = self._command, []
         if is_torn:
             command[-1] = f"{command[-1].rpartition(' ')[0]} ..."
@@ -331,13 +329,13 @@ class RunSplitter:
             self._read_command(run, " ".join(map(_without_mark, command)))
 
     def _read_command(self, run: Transcript, command: str) -> None:
-        def value(found: re.Match[str]) -> str:
-            return self._variables.get(found[1] or found[2] or found[3], found[0])
+        def value(match: re.Match[str]) -> str:
+            return self._variables.get(match[1] or match[2] or match[3], match[0])
 
         run.read_command(_VARIABLE.sub(value, command))
 
     def _read_variable(self, text: str) -> None:
-        """Keep what a script sets a variable to, and forget one that it sets to what isn't known."""
+        """Store the value of a script's variable, and forget one with an unknown value."""
         if (match := _SETS.match(text)) is None:
             return
         if (value := _SIMPLE_VALUE.fullmatch(match["value"])) is None:
@@ -353,7 +351,7 @@ class RunSplitter:
             level = _CONSOLE_LEVEL
         else:
             return
-        above = {at: told for at, told in self._headings.items() if at < level}
+        above = {depth: heading for depth, heading in self._headings.items() if depth < level}
         self._headings = {**above, level: title}
 
     @property
@@ -374,16 +372,16 @@ class RunSplitter:
             and above.has_command
             and above.is_empty
         ):
-            # A command at a prompt, and below it what the phone's log says of its process.
+            # A command at a prompt, and below it the phone's log of its process.
             transcript.take_command(above)
         return self._add_run(transcript, key)
 
     def _note_overlap(
-        self, key: int | str | None, line: Line, above: Transcript, begun: Transcript
+        self, key: int | str | None, line: Line, above: Transcript, transcript: Transcript
     ) -> None:
-        """Note that a run began before the one above it had ended, which it may have done later.
+        """Note that a run began before the one above it had ended.
 
-        A result that no start is above shows that it has: the lines of both are mixed.
+        A result without a start above it shows that the lines of both are mixed.
         """
         has_ended = above.is_over or above.failures.best is not None
         if _is_start(line):
@@ -391,12 +389,12 @@ class RunSplitter:
                 self._overlapping.pop(key, None)
             else:
                 runs = self._overlapping.setdefault(key, [above])
-                runs.append(begun)
+                runs.append(transcript)
                 del runs[:-_MOST_OVERLAPPING]
         elif runs := self._overlapping.get(key, []):
-            runs.append(begun)
+            runs.append(transcript)
             if has_ended:
-                self._mark_mixed(key, line.text, begun)
+                self._mark_mixed(key, line.text, transcript)
 
     def _mark_mixed(self, key: int | str | None, text: str, run: Transcript) -> None:
         for each in (*self._overlapping.get(key, ()), run):
@@ -507,7 +505,7 @@ class RunSplitter:
         )
 
     def _head(self, line: Line, transcript: Transcript) -> bool:
-        """Take what stands above a run's output; return whether the line is nothing else."""
+        """Take the title or command above a run's output; return whether the line is nothing else."""
         text = line.text
         if transcript.stage > STAGE_ECHO or transcript.is_over or text.startswith("Log parameter"):
             return False
@@ -537,15 +535,13 @@ def _is_start(line: Line) -> bool:
 
 
 def _may_open(line: Line) -> bool:
-    """Whether a line can begin a run or stand above one; most lines are told by a look at their
-    letters.
-    """
+    """Whether a line can begin a run or stand above one; a quick check for most lines."""
     text = line.text
     return text[:1] in _OPENING_LETTERS or "enchmark" in text or "]" in text or "##" in line.raw
 
 
 def _title(pattern: re.Pattern[str], line: Line) -> str:
-    """Return the title that a line of a console is, "" for any other line."""
+    """Return the title in a line of a console, "" for any other line."""
     is_it = "##" in line.raw if pattern is _MARKDOWN else line.text[:1] in _HEADING_MARKS
     if not is_it or line.severity or line.style != "console" or _TABLE.fullmatch(line.text):
         return ""
@@ -558,7 +554,7 @@ _FAILURE: Final = re.compile(r"(?:Failure \[)(INSTALL_[A-Z_]+)|(Failure \[-\d+\]
 _SUCCESS: Final = re.compile(r"^\s*Success\s*$", re.MULTILINE)
 _PUSHED: Final = re.compile(r"\d+ files? pushed\b.*?\((\d{1,18}) bytes in", re.ASCII)
 _STARTING: Final = re.compile(r"^\s*(Starting: Intent \{.*\})\s*$", re.MULTILINE)
-#: What stands below an intent that wasn't started, whatever its reason.
+#: The line below an intent that wasn't started, whatever its reason.
 _NOT_STARTED: Final = re.compile(
     r"^\s*((?:Error\b|Exception occurred|[\w.]+Exception\b|Security exception).*)", re.MULTILINE
 )
@@ -628,7 +624,7 @@ def _report(text: str) -> ToolReport:
 
 
 def _refusals(text: str) -> list[ToolReport]:
-    """Return what a shell or linker says when a program can't be started."""
+    """Return a report of a shell's or linker's error when a program can't be started, else none."""
     clues = FailureClues()
     for line in text.splitlines()[:10_000]:
         stripped = line.strip()
