@@ -1,4 +1,4 @@
-"""Everything that benchfarm relies on, tried on one iPhone."""
+"""Checks everything that benchfarm relies on, on one iPhone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def check_iphone(device: IPhoneDevice) -> Iterator[PhoneCheck]:
-    """See CheckedDevice.checks; one that fails says the next step."""
+    """See CheckedDevice.checks; a failed check names the next step."""
     checks: dict[str, Callable[[], Found]] = {
         "trust and app": lambda: _app(device),
         "push and pull": lambda: _files(device),
@@ -26,11 +26,11 @@ def check_iphone(device: IPhoneDevice) -> Iterator[PhoneCheck]:
 
 
 def _app(device: IPhoneDevice) -> Found:
-    found = device.package(device.app)
-    if found is None:
+    package = device.package(device.app)
+    if package is None:
         step = "install it, or name an .ipa with --build; $BENCHFARM_IPHONE_APP names another bundle id"
         return fails(f"{device.app} isn't installed", step)
-    return works(f"{device.app} {found.version_name}")
+    return works(f"{device.app} {package.version_name}")
 
 
 def _files(device: IPhoneDevice) -> Found:
@@ -46,8 +46,8 @@ def _files(device: IPhoneDevice) -> Found:
 
 
 def _services(device: IPhoneDevice) -> Found:
-    # It fails without developer mode or image, and without the tunnel that iOS 17.0 wants; whether
-    # any process has this number doesn't matter.
+    # It fails without developer mode or image, and without the tunnel that iOS 17.0 requires;
+    # whether any process has this number doesn't matter.
     device.ask("developer", "dvt", "is-running-pid", "1")
     return works("apps can be started")
 
@@ -55,6 +55,6 @@ def _services(device: IPhoneDevice) -> Found:
 def _battery(device: IPhoneDevice) -> Found:
     state = device.state()
     if state.battery_heat_c is None:
-        cost = "its heat is unknown: nobody waits until it has cooled down"
-        return CheckResult.MISSING, "it tells nothing", cost
+        cost = "runs don't wait for the phone to cool down"
+        return CheckResult.MISSING, "the phone reports no battery temperature", cost
     return works(f"{state.battery_percent} %, {state.battery_heat_c:g} C")

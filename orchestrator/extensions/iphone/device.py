@@ -65,14 +65,14 @@ from orchestrator.records.run import CRASHES_FILE, DONE_FILE
 #: Where the app copies its output to.
 LOG: Final = "benchmark.log"
 _FILE_TIMEOUT_S: Final = 600.0
-#: How often the end of a run is looked for: each look wakes the phone a little.
-_LOOK_S: Final = 2.0
-#: At every so many looks it is asked whether the app still runs.
-_ALIVE_LOOKS: Final = 8
-#: The app ends a second after it has said so; its log is whole then.
-_REST_S: Final = 1.0
-_MOST_BYTES: Final = 64 << 20
-_MOST_CRASHES_BYTES: Final = 256 << 10
+#: How often the end of a run is polled: each poll wakes the phone a little.
+_POLL_S: Final = 2.0
+#: Every this many polls check whether the app still runs.
+_ALIVE_POLLS: Final = 8
+#: The app ends a second after it has written ``benchmark.done``; its log is whole then.
+_EXIT_S: Final = 1.0
+_MAX_BYTES: Final = 64 << 20
+_MAX_CRASHES_BYTES: Final = 256 << 10
 _LAUNCHED: Final = re.compile(r"^Process launched with pid (\d{1,9})\s*$", re.ASCII | re.MULTILINE)
 _EXIT_CODE: Final = re.compile(rb"\d{1,3}")
 _BUNDLE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,200}", re.ASCII)
@@ -88,7 +88,7 @@ class IPhoneDevice(AloneDevice):
     def __init__(
         self,
         usbmux: Usbmux,
-        seen: Seen,
+        entry: Seen,
         *,
         app: str,
         journal: UndoJournal,
@@ -102,26 +102,26 @@ class IPhoneDevice(AloneDevice):
         """
         if not _BUNDLE.fullmatch(app):
             raise UsageError(f"BENCHFARM_IPHONE_APP: {app!r} is no bundle identifier")
-        self.serial, self.app = Serial(seen.serial), app
+        self.serial, self.app = Serial(entry.serial), app
         self.clock = SystemClock()
-        self._usbmux, self._told = usbmux, seen.properties
+        self._usbmux, self._properties = usbmux, entry.properties
         self._journal, self._folder, self._profile = journal, folder, profile
         self._facts: DeviceFacts | None = None
         #: Begins the names of this object's result files; no other file of the app has it.
         self._mark = f"benchfarm-{secrets.token_hex(4)}"
         self._placed: set[str] = set()
-        #: Which installation of an app is measured; what is placed goes with it.
+        #: App -> sha256 of its measured installation; placed files go with it.
         self._installed: dict[str, str] = {}
-        #: The apps of which it is known what their folders held before.
+        #: Apps whose folders' earlier files are saved.
         self._known_folders: set[str] = set()
         self._was_mounted = False
 
     def facts(self) -> DeviceFacts:
-        """See Device.facts; its owner's name for it isn't kept."""
+        """See Device.facts; the owner's name for the phone isn't stored."""
         if self._facts is None:
             app = self.package(self.app)
-            profile, product = self._profile, self._told.get("ProductType", "")
-            known = {"app": self.app} | (
+            profile, product = self._profile, self._properties.get("ProductType", "")
+            app_properties = {"app": self.app} | (
                 {"app.version": app.version_name, "app.sha256": app.sha256} if app else {}
             )
             ends = list(itertools.accumulate(profile.cluster_cores)) if profile is not None else []
@@ -132,60 +132,59 @@ class IPhoneDevice(AloneDevice):
             self._facts = DeviceFacts(
                 serial=self.serial,
                 kind=DeviceKind.IOS,
-                is_virtual=self._told.get(VIRTUAL) == "True",
+                is_virtual=self._properties.get(VIRTUAL) == "True",
                 manufacturer="Apple",
                 model=profile.title if profile is not None else product,
                 codename=product,
-                os_version=self._told.get("ProductVersion", ""),
-                fingerprint=self._told.get("BuildVersion", ""),
+                os_version=self._properties.get("ProductVersion", ""),
+                fingerprint=self._properties.get("BuildVersion", ""),
                 soc=profile.soc if profile is not None else "",
                 abis=("ios-arm64",),
                 clusters=tuple(clusters),
                 gpu="Metal",
                 profile=profile.name if profile is not None else "",
-                properties={**self._told, **known},
+                properties={**self._properties, **app_properties},
             )
         return self._facts
 
     def state(self) -> DeviceState:
-        """See Device.state: the battery is all that it tells; its thermal state stays unknown."""
+        """See Device.state: an iPhone reports its battery only; the thermal state stays unknown."""
         try:
-            told = self.ask("diagnostics", "battery", "single")
+            battery = self.ask("diagnostics", "battery", "single")
         except (DeviceCommandError, DeviceTimeoutError):
-            told = None
-        told = told if isinstance(told, dict) else {}
+            battery = None
+        battery = battery if isinstance(battery, dict) else {}
 
-        def number(name: str, least: int, most: int) -> int | None:
-            value = told.get(name)
+        def number(name: str, low: int, high: int) -> int | None:
+            value = battery.get(name)
             if not isinstance(value, int) or isinstance(value, bool):
                 return None
-            return value if least <= value <= most else None
+            return value if low <= value <= high else None
 
         centi_c = number("Temperature", -4000, 12000)
         return DeviceState(
             at=self.clock.now(),
             battery_percent=number("CurrentCapacity", 0, 100),
             battery_heat_c=centi_c / 100 if centi_c is not None else None,
-            plugged={"True": "usb", "False": "none"}.get(str(told.get("ExternalConnected")), ""),
+            plugged={"True": "usb", "False": "none"}.get(str(battery.get("ExternalConnected")), ""),
         )
 
     def wait_until_ready(self, *, timeout_s: float) -> None:
         """See Device.wait_until_ready; raises LinkLostError when it isn't listed in time."""
         deadline = Deadline(timeout_s, self.clock)
         while True:
-            if any(seen.serial == self.serial for seen in self._usbmux.seen()):
+            if any(entry.serial == self.serial for entry in self._usbmux.attached()):
                 return
             if deadline.expired:
                 raise LinkLostError("isn't attached", serial=self.serial, hint="look at its cable")
-            self.clock.wait(min(_LOOK_S, deadline.remaining_s), threading.Event())
+            self.clock.wait(min(_POLL_S, deadline.remaining_s), threading.Event())
 
     def shell(self, command: str, *, timeout_s: float = 30.0) -> ShellResult:
         """Run the journal's words, a command ``apps`` of pymobiledevice3: an iPhone has no shell."""
         words = shlex.split(command)
         if words[:1] != ["apps"]:
             self.refuse("has no shell")
-        # Something is restored: what was placed, and what the folder held, is to be looked at
-        # again.
+        # A file is restored: placed files and the folder's content have to be checked again.
         self._placed.clear()
         self._known_folders.clear()
         try:
@@ -207,9 +206,9 @@ class IPhoneDevice(AloneDevice):
     ) -> ProcessResult:
         """See Device.run_detached: start the app with flags, and wait for ``benchmark.done``.
 
-        ``command`` is its bundle identifier and the flags. Standard output is what it wrote to
-        ``benchmark.log``; ``benchmark.done`` comes with the files, where it was written. Without it
-        the exit code is None.
+        ``command`` is its bundle identifier and the flags. Standard output is ``benchmark.log``;
+        ``benchmark.done`` comes with the files, where it was written. Without it the exit code is
+        None.
         """
         app, stop = shlex.split(command)[0], cancelled or threading.Event()
         deadline, begun_at, begun_s = (
@@ -226,15 +225,15 @@ class IPhoneDevice(AloneDevice):
             done = self._wait(app, pid, deadline, stop)
         finally:
             if done is None:
-                # Whatever ends the wait, nothing may go on heating the phone.
+                # Nothing may go on heating the phone after the wait.
                 with contextlib.suppress(DeviceError):
                     self._run("developer", "dvt", "kill", str(pid))
         timed_out = done is None and deadline.expired and not stop.is_set()
-        self.clock.wait(_REST_S, stop)
-        told = {name: self._pull(app, f"{self.run_folder(run_id)}.{name}") for name in results}
-        told[DONE_FILE] = done
+        self.clock.wait(_EXIT_S, stop)
+        outputs = {name: self._pull(app, f"{self.run_folder(run_id)}.{name}") for name in results}
+        outputs[DONE_FILE] = done
         if done is None and not timed_out and not stop.is_set():
-            told[CRASHES_FILE] = self._crashes(begun_at)
+            outputs[CRASHES_FILE] = self._crashes(begun_at)
         code = done.strip() if done is not None else b""
         return ProcessResult(
             exit_code=int(code) if _EXIT_CODE.fullmatch(code) else None,
@@ -242,29 +241,23 @@ class IPhoneDevice(AloneDevice):
             stderr=b"",
             timed_out=timed_out,
             duration_s=self.clock.monotonic_s() - begun_s,
-            files={name: data for name, data in told.items() if data is not None},
+            files={name: data for name, data in outputs.items() if data is not None},
         )
 
     def run_folder(self, run_id: RunId) -> str:
-        """Return what the names of a run's files begin with, before a dot: nothing makes folders in
-        Documents.
-        """
+        """Return the prefix of a run's file names, before a dot: Documents can't have folders."""
         del run_id
         return self._mark
 
     def discard_run(self, run_id: RunId) -> None:
-        """See Device.discard_run: the next run clears what this one left, the journal the last
-        one's.
-        """
+        """See Device.discard_run: the next run removes this one's files, the journal the last one's."""
 
     def kill_strays(self) -> Sequence[str]:
         """See Device.kill_strays: a launch ends the app that still runs."""
         return ()
 
     def place(self, file: HostFile) -> PlacedFile:
-        """See Device.place: put a file into the app's Documents, under a name that tells its
-        content.
-        """
+        """See Device.place: put a file into the app's Documents, under a name with its sha256."""
         remote = f"benchfarm-{file.sha256[:16]}-{file.name}"
         if remote in self._placed:
             return PlacedFile(path=remote, sha256=file.sha256, pushed_bytes=0)
@@ -280,7 +273,7 @@ class IPhoneDevice(AloneDevice):
         return PlacedFile(path=remote, sha256=file.sha256, pushed_bytes=size)
 
     def read_file(
-        self, path: str, *, package: str = "", limit_bytes: int = _MOST_BYTES
+        self, path: str, *, package: str = "", limit_bytes: int = _MAX_BYTES
     ) -> bytes | None:
         """See Device.read_file: of an app's Documents."""
         return self._pull(package or self.app, path, limit_bytes=limit_bytes)
@@ -292,9 +285,9 @@ class IPhoneDevice(AloneDevice):
         cancelled.
         """
         del cancelled
-        known = self.package(package)
+        previous = self.package(package)
         self.app = package
-        if known is not None and known.sha256 == sha256:
+        if previous is not None and previous.sha256 == sha256:
             return 0
         self._placed.clear()
         self._run("apps", "install", str(apk), timeout_s=_FILE_TIMEOUT_S)
@@ -305,15 +298,15 @@ class IPhoneDevice(AloneDevice):
             )
         make_private(self._folder)
         write_file(
-            self._kept(package, "ipa"),
+            self._state_path(package, "ipa"),
             json.dumps({"sha256": sha256, "path": plain(installed.get("Path"))}),
         )
         self._installed[package] = sha256
         return apk.stat().st_size
 
     def package(self, package: str) -> PackageInfo | None:
-        """See Device.package; ``sha256`` is the .ipa's that was installed from here, else of this
-        very installation.
+        """See Device.package; ``sha256`` is the .ipa's if it was installed from here, else that of
+        the installation.
         """
         entry = self._entry(package)
         if entry is None:
@@ -325,10 +318,10 @@ class IPhoneDevice(AloneDevice):
         version = f"{text['CFBundleShortVersionString']} ({text['CFBundleVersion']})"
         sha256 = content_key({"package": package, **text})
         with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
-            kept = json.loads(self._kept(package, "ipa").read_text("utf-8"))
-            # Every installation has a folder of its own: this is still what was put there.
-            if text["Path"] and kept["path"] == text["Path"]:
-                sha256 = str(kept["sha256"])
+            record = json.loads(self._state_path(package, "ipa").read_text("utf-8"))
+            # Every installation has its own folder: this one is still ours.
+            if text["Path"] and record["path"] == text["Path"]:
+                sha256 = str(record["sha256"])
         self._installed.setdefault(package, sha256)
         return PackageInfo(
             package=package,
@@ -345,7 +338,7 @@ class IPhoneDevice(AloneDevice):
         return check_iphone(self)
 
     def try_file(self, local: Path) -> bool:
-        """Put a file into the app's folder, read it back and remove it; whether it was whole.
+        """Put a file into the app's folder, read it back and remove it; return whether it was whole.
 
         Raises DeviceError.
         """
@@ -365,28 +358,27 @@ class IPhoneDevice(AloneDevice):
         return is_whole
 
     def ask(self, *words: str) -> object:
-        """Return what a command prints as JSON; raises DeviceError kinds."""
+        """Return the JSON that a command prints; raises DeviceError kinds."""
         return self._usbmux.json(*words, udid=self.serial)
 
     # The app's folder
     # -------------------------------------------------------------------------------------------------
 
-    def _note(self, app: str, what: str, remote: str) -> None:
-        """Write down that a file of the app's folder is ours, before it is put there.
+    def _note(self, app: str, label: str, remote: str) -> None:
+        """Add a file of the app's folder to the journal, before it is put there.
 
         Raises HostStorageError.
         """
         undo = shlex.join(_documents("rm", app, _path(remote)))
-        change = Change(what=f"{what} in the app's folder", undo=undo)
+        change = Change(what=f"{label} in the app's folder", undo=undo)
         if change not in self._journal.pending(self.serial):
             self._journal.add(self.serial, change)
 
     def _clear(self, app: str, results: Sequence[str]) -> None:
-        """Remove what an earlier run left, so that nothing can be taken for this one's.
+        """Remove files of an earlier run, so that none can be taken for this one's.
 
-        Raises DeviceError kinds.
-
-        What was there before ours is kept here and restored at the end.
+        Files from before our first run are saved here and restored at the end. Raises DeviceError
+        kinds.
         """
         if app not in self._known_folders:
             for name in (LOG, DONE_FILE):
@@ -401,18 +393,18 @@ class IPhoneDevice(AloneDevice):
     def _keep_before(self, app: str, name: str) -> None:
         undo = shlex.join(_documents("rm", app, _path(name)))
         if any(change.undo == undo for change in self._journal.pending(self.serial)):
-            # A process that crashed kept what was there; this is its own.
+            # A process that crashed saved the original; this file is its own.
             return
         before = self._pull(app, name)
         if before is not None:
-            kept = self._kept(app, name)
+            backup = self._state_path(app, name)
             make_private(self._folder)
-            kept.write_bytes(before)
-            put = shlex.join(_documents("push", app, str(kept), _path(name)))
+            backup.write_bytes(before)
+            put = shlex.join(_documents("push", app, str(backup), _path(name)))
             self._journal.add(self.serial, Change(what=f"{name} as it was before", undo=put))
         self._note(app, name, name)
 
-    def _pull(self, app: str, name: str, *, limit_bytes: int = _MOST_BYTES) -> bytes | None:
+    def _pull(self, app: str, name: str, *, limit_bytes: int = _MAX_BYTES) -> bytes | None:
         """Return a file of the app's folder, None when there is none; raises DeviceError kinds."""
         with tempfile.TemporaryDirectory(prefix="benchfarm-") as folder:
             local = Path(folder) / "file"
@@ -430,16 +422,16 @@ class IPhoneDevice(AloneDevice):
             return local.read_bytes()
 
     def _check_installed(self, app: str) -> None:
-        """Raise InstallError when the app isn't the one any more that this object has known."""
+        """Raise InstallError when the app was removed or replaced since this object first saw it."""
         now = self.package(app)
         if now is None or now.sha256 != self._installed[app]:
-            what = (
+            problem = (
                 "isn't on the phone any more"
                 if now is None
                 else f"was replaced: {now.version_name} is there now"
             )
             raise InstallError(
-                f"the app {app} {what}",
+                f"the app {app} {problem}",
                 serial=self.serial,
                 hint="begin a new campaign; figures of two apps aren't one",
             )
@@ -452,48 +444,45 @@ class IPhoneDevice(AloneDevice):
         process number.
         """
         try:
-            told = self._run("developer", "dvt", "launch", command)
+            output = self._run("developer", "dvt", "launch", command)
         except DeviceUnusableError as error:
             if NO_SERVICE not in str(error) or self._was_mounted:
                 raise
             self._was_mounted = True
             with contextlib.suppress(DeviceError):
                 self._run("mounter", "auto-mount", timeout_s=_FILE_TIMEOUT_S)
-            told = self._run("developer", "dvt", "launch", command)
-        launched = _LAUNCHED.search(told)
+            output = self._run("developer", "dvt", "launch", command)
+        launched = _LAUNCHED.search(output)
         if launched is None:
             raise DeviceCommandError(
-                f"the app wasn't started: {told.strip()[:200]!r}", serial=self.serial
+                f"the app wasn't started: {output.strip()[:200]!r}", serial=self.serial
             )
         return int(launched[1])
 
     def _wait(self, app: str, pid: int, deadline: Deadline, stop: threading.Event) -> bytes | None:
-        """Return what ``benchmark.done`` holds.
+        """Return the content of ``benchmark.done``.
 
         None: cancelled, out of time, or the app ended without it.
         """
-        for look in itertools.count(1):
-            if self.clock.wait(min(_LOOK_S, deadline.remaining_s), stop):
+        for poll in itertools.count(1):
+            if self.clock.wait(min(_POLL_S, deadline.remaining_s), stop):
                 return None
             if (done := self._pull(app, DONE_FILE)) is not None:
                 return done
             if deadline.expired:
                 return None
-            if (look == 2 or look % _ALIVE_LOOKS == 0) and self._is_gone(pid):
+            if (poll == 2 or poll % _ALIVE_POLLS == 0) and self._has_ended(pid):
                 return self._pull(app, DONE_FILE)
         raise AssertionError("never reached")
 
-    def _is_gone(self, pid: int) -> bool:
+    def _has_ended(self, pid: int) -> bool:
         try:
             return self.ask("developer", "dvt", "is-running-pid", str(pid)) is False
         except (DeviceCommandError, DeviceTimeoutError):
             return False
 
     def _crashes(self, since: datetime) -> bytes | None:
-        """Return the names of the system's reports since a moment, a line each.
-
-        None when there are none to be had.
-        """
+        """Return the names of the system's crash reports since a moment, a line each; None for none."""
         with (
             contextlib.suppress(DeviceError, OSError),
             tempfile.TemporaryDirectory(prefix="benchfarm-") as folder,
@@ -507,18 +496,18 @@ class IPhoneDevice(AloneDevice):
                 and not path.is_symlink()
                 and _is_since(path, since)
             ]
-            return "".join(f"{name}\n" for name in names).encode()[:_MOST_CRASHES_BYTES] or None
+            return "".join(f"{name}\n" for name in names).encode()[:_MAX_CRASHES_BYTES] or None
         return None
 
     # The program
     # ------------------------------------------------------------------------------------------------------
 
     def _entry(self, package: str) -> Mapping[str, object] | None:
-        told = self.ask("apps", "query", package)
-        entry = told.get(package) if isinstance(told, dict) else None
+        apps = self.ask("apps", "query", package)
+        entry = apps.get(package) if isinstance(apps, dict) else None
         return entry if isinstance(entry, dict) else None
 
-    def _kept(self, app: str, name: str) -> Path:
+    def _state_path(self, app: str, name: str) -> Path:
         return self._folder / f"{uuid.uuid5(uuid.NAMESPACE_URL, f'{self.serial} {app}')}.{name}"
 
     def _run(self, *words: str, timeout_s: float = ASK_TIMEOUT_S) -> str:
@@ -530,12 +519,12 @@ class IPhoneDevice(AloneDevice):
 
 
 def _documents(verb: str, app: str, *words: str) -> tuple[str, ...]:
-    """Return the command that does something with a file of an app's Documents."""
+    """Return the words of a command on a file of an app's Documents."""
     return "apps", verb, "--documents", app, *words
 
 
 def _path(name: str) -> str:
-    """Return where a file of an app's Documents is, for commands with ``--documents``."""
+    """Return the path of a file of an app's Documents, for commands with ``--documents``."""
     return f"/Documents/{name}"
 
 
@@ -543,9 +532,9 @@ def _is_since(path: Path, moment: datetime) -> bool:
     """Whether a report of the phone's system, whose first line is JSON, is of this moment or later."""
     try:
         with path.open("rb") as file:
-            told = json.loads(file.readline(1 << 16))["timestamp"]
-        at = datetime.strptime(told, "%Y-%m-%d %H:%M:%S.%f %z")
+            timestamp = json.loads(file.readline(1 << 16))["timestamp"]
+        written_at = datetime.strptime(timestamp, "%Y-%m-%d %H:%M:%S.%f %z")
     except (OSError, ValueError, KeyError, TypeError):
         return False
     # The clocks of phone and computer differ a little.
-    return at >= moment - timedelta(seconds=5)
+    return written_at >= moment - timedelta(seconds=5)

@@ -1,10 +1,10 @@
 """LiteRT's benchmark app on an iPhone: LiteRT's ``benchmark_model`` in an app, started with its
 flags over the cable.
 
-It resolves the paths that flags name against its Documents folder, copies its output to
-``benchmark.log`` there and writes the exit code to ``benchmark.done`` at last. It answers neither
-what delegates it was built with nor how hot the phone is; without its GPU library the CPU runs what
-the GPU was asked for, which only the output tells.
+It resolves the paths in flags against its Documents folder, copies its output to ``benchmark.log``
+there and writes the exit code to ``benchmark.done`` at last. It reports neither its delegates nor
+the phone's temperature; without its GPU library the CPU runs what was requested of the GPU, which
+only the output shows.
 """
 
 from __future__ import annotations
@@ -27,44 +27,44 @@ from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.run import CRASHES_FILE, DONE_FILE, RawOutput, ToolReport
 
 #: An Info.plist that is larger than this isn't one.
-_MOST_PLIST_BYTES: Final = 4 << 20
+_MAX_PLIST_BYTES: Final = 4 << 20
 _HOW_TO_GET: Final = (
     "install the app once, or name its .ipa with --build; see docs/reference/iphone.md"
 )
 
 
 class LitertIosTool(LitertNativeTool):
-    """Starts the app with the flags of a case and collects what it left in its folder."""
+    """Starts the app with the flags of a case and collects the files in its folder."""
 
     name = ToolName.LITERT_IOS
 
     def command(self, request: InvocationRequest, folder: str) -> str:
         """See CollectingTool.command.
 
-        Documents has no folder for each run: their files' names begin alike.
+        Documents has no folder per run: names of a run's files share a prefix.
         """
         words = format_flags(litert_flags(request, folder=folder))
-        own = (word.replace(f"{folder}/", f"{folder}.", 1) for word in words)
-        return shlex.join([request.build.package, *own])
+        app_words = (word.replace(f"{folder}/", f"{folder}.", 1) for word in words)
+        return shlex.join([request.build.package, *app_words])
 
     def parse(self, raw: RawOutput, case: Case) -> ToolReport:
-        """Read log and result files; an app that ended without its mark has failed, whatever it
-        printed before.
+        """Read log and result files; an app that ended without ``benchmark.done`` has failed,
+        whatever it printed before.
         """
         report = super().parse(raw, case)
         if raw.exit_code is not None or raw.timed_out:
             return report
         crashes = raw.data(CRASHES_FILE).decode("utf-8", "replace").split()
-        memory = [name for name in crashes if name.startswith("JetsamEvent")]
+        memory_kills = [name for name in crashes if name.startswith("JetsamEvent")]
         if raw.data(DONE_FILE):
             code, reason = (
                 "no-result",
                 f"{DONE_FILE} holds {raw.data(DONE_FILE)[:40]!r} and no exit code",
             )
-        elif memory:
+        elif memory_kills:
             code, reason = (
                 "low-memory-kill",
-                f"the app ended without {DONE_FILE}; the phone wrote {memory[-1]}",
+                f"the app ended without {DONE_FILE}; the phone wrote {memory_kills[-1]}",
             )
         elif crashes:
             code, reason = (
@@ -74,7 +74,7 @@ class LitertIosTool(LitertNativeTool):
         else:
             code, reason = (
                 "process-died",
-                f"the app ended without {DONE_FILE}, and the phone tells no reason",
+                f"the app ended without {DONE_FILE}, and the phone reports no reason",
             )
         return dataclasses.replace(
             report,
@@ -85,37 +85,38 @@ class LitertIosTool(LitertNativeTool):
         )
 
 
-def build_for(facts: DeviceFacts, named: str) -> Build:
-    """Return the app that an iPhone is measured with: the ``.ipa`` that is named, else the one that
-    is on the phone.
+def build_for(facts: DeviceFacts, ipa: str) -> Build:
+    """Return the app for an iPhone: the named ``.ipa``, else the app on the phone.
 
-    One that is there and wasn't installed from here is known by its version and installation:
+    An app that wasn't installed from here is identified by its version and installation:
     reinstalled, it is another build. Raises ArtifactError.
     """
-    if named:
+    if ipa:
         try:
-            build = foreign_build(PROGRAM, str(Path(named).absolute()))
+            build = foreign_build(PROGRAM, str(Path(ipa).absolute()))
         except UsageError as error:
             raise ArtifactError(str(error), hint=_HOW_TO_GET) from error
-        package, version = _told(Path(named))
+        package, version = _ipa_identity(Path(ipa))
         return dataclasses.replace(
-            build, package=package, version=version, path=Path(named).absolute()
+            build, package=package, version=version, path=Path(ipa).absolute()
         )
-    told = facts.properties
-    if not told.get("app.sha256"):
-        raise ArtifactError(f"the app {told.get('app', '')} isn't on the phone", hint=_HOW_TO_GET)
+    properties = facts.properties
+    if not properties.get("app.sha256"):
+        raise ArtifactError(
+            f"the app {properties.get('app', '')} isn't on the phone", hint=_HOW_TO_GET
+        )
     return Build(
-        name=told["app"],
+        name=properties["app"],
         tool=ToolName.LITERT_IOS,
-        sha256=BuildSha(told["app.sha256"]),
+        sha256=BuildSha(properties["app.sha256"]),
         abi="",
-        version=told["app.version"],
-        package=told["app"],
+        version=properties["app.version"],
+        package=properties["app"],
         is_virtual=facts.is_virtual,
     )
 
 
-def _told(path: Path) -> tuple[str, str]:
+def _ipa_identity(path: Path) -> tuple[str, str]:
     """Return an ``.ipa``'s bundle identifier and version; raises ArtifactError for another file."""
     try:
         with zipfile.ZipFile(path) as archive:
@@ -125,8 +126,8 @@ def _told(path: Path) -> tuple[str, str]:
                 if name.count("/") == 2 and name.endswith(".app/Info.plist")
             ]
             with archive.open(names[0]) as file:
-                told = plistlib.loads(file.read(_MOST_PLIST_BYTES))
-        package, version = told["CFBundleIdentifier"], told.get("CFBundleShortVersionString", "")
+                plist = plistlib.loads(file.read(_MAX_PLIST_BYTES))
+        package, version = plist["CFBundleIdentifier"], plist.get("CFBundleShortVersionString", "")
         if not isinstance(package, str) or not package:
             raise ValueError("CFBundleIdentifier is no text")
     except (

@@ -17,29 +17,29 @@ _APP: Final = "com.example.LiteRTBenchmark"
 
 
 def attached(settings: Settings) -> Sequence[Seen]:
-    """Return the iPhones that are attached; none where there is no usbmuxd, or no pymobiledevice3."""
+    """Return the attached iPhones; none without usbmuxd or pymobiledevice3."""
     environ = settings.environ
     command = find_command(environ) if has_usbmuxd(environ) else ()
-    return Usbmux(command, environ).seen() if command else ()
+    return Usbmux(command, environ).attached() if command else ()
 
 
-def open_iphone(workspace: Workspace, seen: Seen) -> Device:
-    """Open an iPhone; raises UsageError for a bundle identifier that is none."""
+def open_iphone(workspace: Workspace, entry: Seen) -> Device:
+    """Open an iPhone; raises UsageError for an invalid bundle identifier."""
     from orchestrator.extensions.iphone.device import IPhoneDevice
 
     settings = workspace.settings
     return IPhoneDevice(
         Usbmux(find_command(settings.environ), settings.environ),
-        seen,
+        entry,
         app=settings.environ.get("BENCHFARM_IPHONE_APP") or _APP,
         journal=workspace.conditioner.journal,
         folder=settings.state_folder / "iphones",
-        profile=workspace.profile_of(seen.properties),
+        profile=workspace.profile_of(entry.properties),
     )
 
 
-def lacking(settings: Settings) -> tuple[str, str]:
-    """Return what this computer lacks for the iPhones that it may have."""
+def missing_program(settings: Settings) -> tuple[str, str]:
+    """Return the missing program and the next step where iPhones may be attached, else empty texts."""
     environ = settings.environ
     if not has_usbmuxd(environ) or find_command(environ):
         return "", ""
@@ -47,4 +47,6 @@ def lacking(settings: Settings) -> tuple[str, str]:
     return "pymobiledevice3, which talks to iPhones, isn't installed", step
 
 
-SOURCE: Final = DeviceSource(title="usbmuxd", attached=attached, open=open_iphone, lacking=lacking)
+SOURCE: Final = DeviceSource(
+    title="usbmuxd", attached=attached, open=open_iphone, lacking=missing_program
+)

@@ -1,8 +1,8 @@
-"""What reaches this computer's iPhones: the command line of ``pymobiledevice3``.
+"""Talks to this computer's iPhones by the command line of ``pymobiledevice3``.
 
-That program is under the GPL: it is only ever started as a process of its own, never imported. What
-is relied on: its commands, the JSON of its lists, ``Process launched with pid N``, and the words of
-its errors.
+That program is under the GPL: it is only ever started as a process of its own, never imported. This
+module relies on its commands, the JSON of its lists, ``Process launched with pid N``, and the words
+of its errors.
 """
 
 from __future__ import annotations
@@ -34,24 +34,30 @@ from orchestrator.processes import child_environment, run_program
 
 PROGRAM: Final = "pymobiledevice3"
 ASK_TIMEOUT_S: Final = 60.0
-#: What it says when developer services are missing.
+#: Its message when developer services are missing.
 NO_SERVICE: Final = "Failed to start service"
-#: The list's key by which a virtual iPhone of the tests is known.
+#: The list's key of a virtual iPhone of the tests.
 VIRTUAL: Final = "BenchfarmVirtual"
 _SOCKET: Final = Path("/var/run/usbmuxd")
-#: Variables that say where usbmuxd is.
+#: Variables with usbmuxd's address.
 _SOCKET_NAMES: Final = ("USBMUXD_SOCKET_ADDRESS", "PYMOBILEDEVICE3_USBMUX")
 #: A line of the program's own: time, host, module, process, level.
 _ERROR: Final = re.compile(r"^.*\[\d{1,9}\] ERROR ", re.ASCII | re.MULTILINE)
 _COLOURS: Final = re.compile(r"\x1b\[[\d;]*m", re.ASCII)
 _UDID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,63}", re.ASCII)
 _PLAIN: Final = re.compile(r"[ -~]{1,200}", re.ASCII)
-#: What is kept of a list's entry; its owner's name for the phone isn't.
-_KEPT: Final = ("ProductType", "ProductVersion", "BuildVersion", "ConnectionType", "DeviceClass")
+#: Keys of a list's entry that are stored; the owner's name for the phone isn't.
+_LIST_KEYS: Final = (
+    "ProductType",
+    "ProductVersion",
+    "BuildVersion",
+    "ConnectionType",
+    "DeviceClass",
+)
 _ABSENT: Final = re.compile(r"not found during afc|ObjectNotFound|OBJECT_NOT_FOUND", re.IGNORECASE)
 _UNLOCK: Final = "unlock it and keep it so: Settings, Display & Brightness, Auto-Lock, Never"
 
-#: What a text of the program means: words, error, text, hint.
+#: Causes of the program's errors: pattern of its message, error, text, hint.
 _CAUSES: Final[tuple[tuple[str, type[DeviceError], str, str], ...]] = (
     (
         "connect to usbmuxd",
@@ -110,22 +116,22 @@ class FileAbsentError(DeviceCommandError):
 
 
 def find_command(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the words that start pymobiledevice3, installed beside us or on the PATH; none where
-    it isn't there.
+    """Return the words that start pymobiledevice3, installed beside us or on the PATH; empty if it
+    isn't installed.
     """
     if find_spec(PROGRAM) is not None:
         return (sys.executable, "-m", PROGRAM)
-    found = shutil.which(PROGRAM, path=environ.get("PATH"))
-    return (found,) if found is not None else ()
+    path = shutil.which(PROGRAM, path=environ.get("PATH"))
+    return (path,) if path is not None else ()
 
 
 def has_usbmuxd(environ: Mapping[str, str]) -> bool:
-    """Whether there may be iPhones: the service that reaches them is there."""
+    """Whether there may be iPhones: usbmuxd is there."""
     return _SOCKET.exists() or any(environ.get(name) for name in _SOCKET_NAMES)
 
 
 class Usbmux:
-    """What lists this computer's iPhones and talks to them."""
+    """Lists this computer's iPhones and runs commands on them."""
 
     def __init__(self, command: Sequence[str], environ: Mapping[str, str]) -> None:
         """``command`` starts pymobiledevice3."""
@@ -139,89 +145,87 @@ class Usbmux:
         chosen.pop("PYMOBILEDEVICE3_UDID", None)
         self._environ = child_environment(environ, **chosen, NO_COLOR="1", PYTHONUNBUFFERED="1")
 
-    def seen(self) -> list[Seen]:
-        """Return the iPhones that are attached, each with what the list says of it.
+    def attached(self) -> list[Seen]:
+        """Return the attached iPhones with their properties; none where usbmuxd doesn't answer.
 
-        None where usbmuxd doesn't answer.
-
-        One that is reached by cable and by Wi-Fi is there once.
+        An iPhone that is reached by cable and by Wi-Fi is listed once.
         """
         try:
-            listed = self.json("usbmux", "list")
+            entries = self.json("usbmux", "list")
         except DeviceError:
             return []
-        found: dict[str, Mapping[str, str]] = {}
-        for item in listed if isinstance(listed, list) else []:
+        phones: dict[str, Mapping[str, str]] = {}
+        for item in entries if isinstance(entries, list) else []:
             udid = item.get("UniqueDeviceID") if isinstance(item, dict) else None
             if not isinstance(udid, str) or not _UDID.fullmatch(udid):
                 continue
-            told = {name: plain(item.get(name)) for name in (*_KEPT, VIRTUAL)}
-            if udid not in found or told["ConnectionType"] == "USB":
-                found[udid] = told
+            properties = {name: plain(item.get(name)) for name in (*_LIST_KEYS, VIRTUAL)}
+            if udid not in phones or properties["ConnectionType"] == "USB":
+                phones[udid] = properties
         return [
             Seen(
                 address=udid,
                 serial=udid,
                 state="device",
-                model=told["ProductType"],
-                codename=told["ProductType"],
+                model=properties["ProductType"],
+                codename=properties["ProductType"],
                 usable=True,
-                properties=told,
+                properties=properties,
             )
-            for udid, told in sorted(found.items())
+            for udid, properties in sorted(phones.items())
         ]
 
     def json(self, *words: str, udid: str = "") -> object:
-        """Return what a command prints as JSON; raises DeviceError kinds."""
-        told = self.run(*words, udid=udid)
+        """Return the JSON that a command prints; raises DeviceError kinds."""
+        text = self.run(*words, udid=udid)
         try:
-            return json.loads(told)
+            return json.loads(text)
         except ValueError:
             raise DeviceCommandError(
-                f"{PROGRAM} {' '.join(words[:3])} printed no JSON: {told[:80]!r}", serial=udid
+                f"{PROGRAM} {' '.join(words[:3])} printed no JSON: {text[:80]!r}", serial=udid
             ) from None
 
     def run(self, *words: str, udid: str = "", timeout_s: float = ASK_TIMEOUT_S) -> str:
-        """Run a command to its end and return what it printed.
+        """Run a command to its end and return its output.
 
-        Versions before 11 exit with 0 after an error: what it logged counts too. Raises DeviceError
-        kinds by its words.
+        Versions before 11 exit with 0 after an error: logged errors count too. Raises DeviceError
+        kinds by their words.
         """
         group = next((n for n, word in enumerate(words) if word.startswith("-")), len(words))
-        what = f"{PROGRAM} {' '.join(words[: min(group, 3)])}"
-        chosen = (*words, "--udid", udid) if udid else words
+        label = f"{PROGRAM} {' '.join(words[: min(group, 3)])}"
+        arguments = (*words, "--udid", udid) if udid else words
         try:
             code, out, err = run_program(
-                [*self._command, *chosen], environ=self._environ, timeout_s=timeout_s
+                [*self._command, *arguments], environ=self._environ, timeout_s=timeout_s
             )
         except OSError as error:
             raise UsageError(f"{self._command[0]} can't be started: {error.strerror}") from error
         except subprocess.TimeoutExpired:
-            raise DeviceTimeoutError(f"{what} didn't end in {timeout_s:g} s", serial=udid) from None
+            raise DeviceTimeoutError(
+                f"{label} didn't end in {timeout_s:g} s", serial=udid
+            ) from None
         stdout, stderr = out.decode("utf-8", "replace"), err.decode("utf-8", "replace")
         logged = _COLOURS.sub("", stderr)
         if code != 0 or _ERROR.search(logged):
-            raise _error(what, f"{logged}\n{stdout}", udid)
+            raise _error(label, f"{logged}\n{stdout}", udid)
         return _COLOURS.sub("", stdout)
 
 
 def plain(value: object) -> str:
-    """Return what a phone says as a text that any store and terminal takes; empty for anything
-    else.
-    """
+    """Return a phone's value as printable ASCII of at most 200 characters, else ""."""
     text = str(value) if isinstance(value, str | bool) else ""
     return text if _PLAIN.fullmatch(text) else ""
 
 
-def _error(what: str, text: str, udid: str) -> DeviceError:
+def _error(command: str, text: str, udid: str) -> DeviceError:
     """Return the error that a failed command's words mean."""
     errors = [line[match.end() :] for line in text.splitlines() if (match := _ERROR.match(line))]
-    said = errors or [line.strip() for line in text.splitlines() if line.strip()][-3:]
-    told = " / ".join(said)[-300:] or "no reason given"
+    reasons = errors or [line.strip() for line in text.splitlines() if line.strip()][-3:]
+    reason = " / ".join(reasons)[-300:] or "no reason given"
     if _ABSENT.search(text):
-        return FileAbsentError(f"{what}: {told}", serial=udid)
+        return FileAbsentError(f"{command}: {reason}", serial=udid)
     for words, error, meaning, hint in _CAUSES:
         if re.search(words, "\n".join(errors) or text, re.IGNORECASE):
             # The hint is in the text too: of a device that is abandoned nothing else is shown.
-            return error(f"{meaning} ({told}): {hint}", serial=udid)
-    return DeviceCommandError(f"{what} failed: {told}", serial=udid)
+            return error(f"{meaning} ({reason}): {hint}", serial=udid)
+    return DeviceCommandError(f"{command} failed: {reason}", serial=udid)
