@@ -24,8 +24,8 @@ from orchestrator.extensions.energy.figure import (
     Inferences,
     Marks,
     NoEnergyError,
-    of_battery,
-    of_rails,
+    battery_energy,
+    rails_energy,
 )
 
 BLOCKS = 6
@@ -62,7 +62,7 @@ def rails(noise: random.Random) -> float:
         for name, share in (("S2M_VDD_CPUCL2", 0.8), ("S5M_VDD_INT", 0.2)):
             counters[name].append((round(at_s, 3), math.floor(energy[name])))
             energy[name] += watts * share * STEP_S * 1e6
-    return of_rails(
+    return rails_energy(
         counters, marks, Inferences(count=round(33 / period_s), period_s=period_s)
     ).net_uj
 
@@ -88,7 +88,7 @@ def battery(noise: random.Random) -> float:
         )
         charge_uah -= watts / 4.0 * 1e6 * STEP_S / 3600
     inferences = Inferences(count=round(330 / period_s), period_s=period_s)
-    return of_battery(samples, marks, inferences, is_charged=False).net_uj
+    return battery_energy(samples, marks, inferences, is_charged=False).net_uj
 
 
 def tried(block: Callable[[random.Random], float], experiments: int) -> str:

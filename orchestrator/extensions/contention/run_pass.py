@@ -40,13 +40,13 @@ _ROUNDS: Final = 6
 _ERRORS_FILE: Final = "load.err"
 _TICKS_PER_S: Final = 100
 #: Seconds in which a scheduler gives every busy process a tick, on a phone with other work too.
-_FAIR_S: Final = 1.0
-#: What TFLite's programs say when they have made the GPU's delegate; one that hasn't goes on on the
-#: CPU.
+_TURN_S: Final = 1.0
+#: The message of TFLite's programs when they have made the GPU's delegate; without it they run on
+#: the CPU.
 _ON_GPU: Final = b"Created TensorFlow Lite delegate for GPU"
 _NOT_ON_GPU: Final = "not-on-gpu"
-#: The first line of the attachment, before what the phone wrote.
-_STATED: Final = "load "
+#: The prefix of the attachment's first line, which states the load.
+_PREFIX: Final = "load "
 
 
 def run_loaded(
@@ -69,17 +69,15 @@ def run_loaded(
         enclosing_files=(LOAD_FILE, _ERRORS_FILE),
     )
     raw = tool.run(device, enclosing, cancelled=cancelled)
-    told = f"{_STATED}{request.variant}\n".encode() + raw.data(LOAD_FILE)
+    load_data = f"{_PREFIX}{request.variant}\n".encode() + raw.data(LOAD_FILE)
     if load.gpu and _ON_GPU not in raw.data(_ERRORS_FILE):
-        told += f"{_NOT_ON_GPU}\n".encode()
-    kept = tuple(item for item in raw.attachments if item.name != _ERRORS_FILE)
-    return replace(raw, attachments=kept).with_data(LOAD_FILE, told)
+        load_data += f"{_NOT_ON_GPU}\n".encode()
+    attachments = tuple(item for item in raw.attachments if item.name != _ERRORS_FILE)
+    return replace(raw, attachments=attachments).with_data(LOAD_FILE, load_data)
 
 
 def _gpu_loop(request: InvocationRequest) -> str:
-    """Return the command line of the same program with the same model on the GPU, until it is
-    ended.
-    """
+    """Return the command line of the same program with the same model on the GPU, without an end."""
     if not program(request.case.tool).is_benchmark_model:
         raise UsageError(
             f"{request.case.tool} has no loop on the GPU; take the load gpu=1 out of 'contention'"
@@ -95,24 +93,24 @@ def _gpu_loop(request: InvocationRequest) -> str:
     )
     flags = benchmark_flags(replace(request, case=case), folder=".")
     # Result files are the run's own.
-    kept = {name: value for name, value in flags.items() if not value.startswith("./")}
-    words = " ".join([request.program_path, *format_flags(kept)])
+    loop_flags = {name: value for name, value in flags.items() if not value.startswith("./")}
+    words = " ".join([request.program_path, *format_flags(loop_flags)])
     return f"export {environment(request)}; exec {words}"
 
 
 def with_load(tool: Tool, report: ToolReport, raw: RawOutput, case: Case) -> ToolReport:
-    """Return a report with its load, ``load`` and ``load_cores``; failed when the load didn't run
-    all the time.
+    """Return a report with its load, ``load`` and ``load_cores``; failed when the load wasn't
+    running all the time.
     """
-    told = raw.data(LOAD_FILE).decode("utf-8", "replace").splitlines()
-    if not told or not told[0].startswith(_STATED):
+    lines = raw.data(LOAD_FILE).decode("utf-8", "replace").splitlines()
+    if not lines or not lines[0].startswith(_PREFIX):
         return report
-    load = told[0].removeprefix(_STATED)
+    load = lines[0].removeprefix(_PREFIX)
     extra: dict[str, float | str] = {**report.extra, "load": load}
     report = replace(report, extra=extra)
     if load == NO_LOAD or report.outcome != "ok":
         return report
-    why, cores = _proof(told[1:])
+    why, cores = _proof(lines[1:])
     if why:
         return replace(
             report,
@@ -124,37 +122,37 @@ def with_load(tool: Tool, report: ToolReport, raw: RawOutput, case: Case) -> Too
     return report
 
 
-def _proof(told: list[str]) -> tuple[str, float]:
-    """Return why a load isn't shown to have run all the time, empty when it is, and how many cores
-    it kept busy.
+def _proof(lines: list[str]) -> tuple[str, float]:
+    """Return the reason why the lines don't show a load that ran all the time, "" if they do, and
+    the number of cores that it kept busy.
     """
-    looks: dict[str, tuple[float, dict[str, int]]] = {}
-    at = ""
-    if _NOT_ON_GPU in told:
+    samples: dict[str, tuple[float, dict[str, int]]] = {}
+    moment = ""
+    if _NOT_ON_GPU in lines:
         return "nothing shows that it ran on the GPU", 0.0
-    for line in told:
+    for line in lines:
         name, _, rest = line.partition(" ")
         try:
             if name in {"begin", "end"}:
-                at = name
-                looks[at] = (float(rest), {})
-            elif at:
+                moment = name
+                samples[moment] = (float(rest), {})
+            elif moment:
                 pid, _, ticks = rest.partition(" ")
                 if ticks == "gone":
-                    return f"a process of it ({name}) had ended at the run's {at}", 0.0
-                looks[at][1][pid] = int(ticks)
+                    return f"a process of it ({name}) had ended at the run's {moment}", 0.0
+                samples[moment][1][pid] = int(ticks)
         except ValueError:
             return "what the phone wrote of it can't be read", 0.0
     if (
-        looks.keys() != {"begin", "end"}
-        or not looks["begin"][1]
-        or looks["begin"][1].keys() != looks["end"][1].keys()
+        samples.keys() != {"begin", "end"}
+        or not samples["begin"][1]
+        or samples["begin"][1].keys() != samples["end"][1].keys()
     ):
         return "nothing on the phone shows that it ran", 0.0
-    (begin_s, before), (end_s, after) = looks["begin"], looks["end"]
+    (begin_s, before), (end_s, after) = samples["begin"], samples["end"]
     spent, seconds = {pid: after[pid] - ticks for pid, ticks in before.items()}, end_s - begin_s
     # A short run can end before each of many processes had its turn; together they had one.
-    starved = min(spent.values()) <= 0 if seconds >= _FAIR_S else sum(spent.values()) <= 0
+    starved = min(spent.values()) <= 0 if seconds >= _TURN_S else sum(spent.values()) <= 0
     if starved or seconds <= 0:
         return "a process of it got no processor time", 0.0
     return "", sum(spent.values()) / _TICKS_PER_S / seconds
@@ -169,9 +167,7 @@ def _numbers(plan: Plan, case: Case, program: Program) -> range:
 
 
 def load_text(number: int, terms: PlanTerms) -> str:
-    """Return the load that an invocation's number means: 0 is none, 1 the first, in each round
-    again.
-    """
+    """Return the load of an invocation by its number: 0 is none, 1 the first, repeated each round."""
     return (NO_LOAD, *terms.contention)[number % (1 + len(terms.contention))]
 
 
@@ -182,44 +178,46 @@ class LoadRow:
     load: str
     #: Microseconds, over the runs.
     median_us: float | None
-    #: Times as long as without a load, by the rounds that have both.
+    #: Ratio to the latency without a load, by the rounds that have both.
     factor: Mean | None
     count: int
-    #: Cores that the load kept busy, of those it was seen to.
+    #: Mean number of cores that the load kept busy; None where it is unknown.
     cores: float | None
     #: Runs whose load didn't run all the time.
     died: int
 
 
 def load_rows(runs: Sequence[RunRecord], campaigns: Mapping[str, Campaign]) -> tuple[LoadRow, ...]:
-    """Return a case's figures by load, from its runs of that pass, without a load first; campaigns
-    by their names.
+    """Return a case's figures by load, from its runs of that pass, the one without a load first;
+    ``campaigns`` by id.
     """
-    seen: dict[str, dict[Round, float]] = {}
+    latencies: dict[str, dict[Round, float]] = {}
     cores: dict[str, list[float]] = defaultdict(list)
     died: Counter[str] = Counter()
     for run in runs:
         if run.report is None or "load" not in run.report.extra:
             continue
         load, latency_us = str(run.report.extra["load"]), run.report.latency_us()
-        own = seen.setdefault(load, {})
+        by_round = latencies.setdefault(load, {})
         died[load] += run.reason_code == LOAD_DIED
         if not run.is_without_result and latency_us is not None:
             campaign = campaigns.get(run.campaign_id)
             width = 1 + len(campaign.terms.contention) if campaign is not None else 1
-            own[str(run.campaign_id), run.invocation // width] = latency_us
+            by_round[str(run.campaign_id), run.invocation // width] = latency_us
             if "load_cores" in run.report.extra:
                 cores[load].append(float(run.report.extra["load_cores"]))
     return tuple(
         LoadRow(
             load=load,
-            median_us=known_median(own.values()),
-            factor=ratio_of(own, seen.get(NO_LOAD, {})) if load != NO_LOAD else None,
-            count=len(own),
+            median_us=known_median(by_round.values()),
+            factor=ratio_of(by_round, latencies.get(NO_LOAD, {})) if load != NO_LOAD else None,
+            count=len(by_round),
             cores=statistics.fmean(cores[load]) if cores[load] else None,
             died=died[load],
         )
-        for load, own in sorted(seen.items(), key=lambda item: (item[0] != NO_LOAD, item[0]))
+        for load, by_round in sorted(
+            latencies.items(), key=lambda item: (item[0] != NO_LOAD, item[0])
+        )
     )
 
 

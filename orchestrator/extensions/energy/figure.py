@@ -1,4 +1,4 @@
-"""What is known of a phone's power meters, and the energy that a run was seen to take."""
+"""A phone's power meters, and the energy of a run by their readings."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from orchestrator.files import keep_file
 from orchestrator.frozen import frozen
 from orchestrator.records.case import Serial
 
-#: The attachment in which the pass ``energy`` writes when its pauses and its work began and ended,
-#: or why it couldn't.
+#: The attachment with the times at which rests and work of the pass ``energy`` began and ended, or
+#: the reason why they are missing.
 ENERGY_FILE: Final = "energy"
-#: The attachment with what the phone's meters said meanwhile: a perfetto trace.
+#: The attachment with the readings of the phone's meters meanwhile: a perfetto trace.
 POWER_FILE: Final = "power.pftrace"
 #: The same where a script on the phone samples its battery: lines of uptime, current, microvolts,
 #: microampere hours.
@@ -30,7 +30,7 @@ BATTERY_FILE: Final = "battery"
 
 
 class PowerSource(enum.StrEnum):
-    """Where a phone's energy is read."""
+    """The meters that a phone's energy is read from."""
 
     #: Counters of energy of each supply rail of the chip; charging doesn't disturb them.
     RAILS = "rails"
@@ -45,7 +45,7 @@ LEAST_REST_S: Final = {PowerSource.RAILS: 30.0, PowerSource.BATTERY: 60.0}
 
 
 class EnergyGrade(enum.StrEnum):
-    """How far a figure of energy may be trusted."""
+    """The reliability of a figure of energy."""
 
     #: Rails, one of which feeds what the delegate runs on.
     RAILS = "rails"
@@ -71,13 +71,13 @@ class Gauge:
 
 @frozen
 class PowerMeters:
-    """What was found out about one phone's meters, with one system image."""
+    """The meters of one phone with one system image."""
 
     serial: Serial
     fingerprint: str
     is_virtual: bool
     source: PowerSource
-    #: Names of the rails as the phone has them.
+    #: The phone's names of the rails.
     rails: tuple[str, ...] = ()
     #: The battery is sampled by a script, as perfetto has no data of it.
     is_sampled: bool = False
@@ -89,7 +89,7 @@ class PowerMeters:
 class EnergyFigure:
     """The energy of one run; microjoules per inference, watts."""
 
-    #: Above what the phone takes at rest.
+    #: Above the phone's power at rest.
     net_uj: float
     gross_uj: float
     work_w: float
@@ -105,32 +105,31 @@ class MeterBook:
     """The meters of this computer's phones, a JSON file each in a folder."""
 
     def __init__(self, folder: Path) -> None:
-        """Name the folder; it is made when the first meters are kept."""
+        """Name the folder; it is made when the first meters are saved."""
         self._folder = folder
 
     def load(self, serial: Serial, fingerprint: str) -> PowerMeters | None:
-        """Return what is known of a phone with this system image.
-
-        None where it has to be found out (again).
+        """Return the stored meters of a phone with this system image; None where they have to be
+        detected.
         """
         try:
-            known = adapter_of(PowerMeters).validate_json(
+            meters = adapter_of(PowerMeters).validate_json(
                 self._path(serial).read_bytes(), strict=True
             )
         except (OSError, ValueError):
             return None
-        return known if known.serial == serial and known.fingerprint == fingerprint else None
+        return meters if meters.serial == serial and meters.fingerprint == fingerprint else None
 
     def save(self, meters: PowerMeters) -> None:
-        """Keep what was found, whole or not at all. Raises HostStorageError."""
+        """Store the meters, whole or not at all. Raises HostStorageError."""
         keep_file(self._path(meters.serial), dump_document(meters) + "\n")
 
     def _path(self, serial: Serial) -> Path:
         return self._folder / f"{percent_encode(serial, safe='')}.json"
 
 
-#: What a rail feeds, by its name; the first that fits. What isn't among the first group isn't of
-#: the chip's work.
+#: Parts of the chip -> names of the rails that feed them; the first match counts. Other rails aren't
+#: of the chip's work.
 _PARTS: Final = {
     "cpu": re.compile(r"VDD_CPU(CL)?\d"),
     "gpu": re.compile(r"VDD_(G3D|GPU)"),
@@ -142,15 +141,15 @@ _PARTS: Final = {
 _SETTLES_S: Final = {PowerSource.RAILS: 3.0, PowerSource.BATTERY: 10.0}
 #: Of the least lengths; a mark is written a moment before or after what it marks.
 _TOLERANCE: Final = 0.85
-#: So many values of the battery's current within the work.
+#: Required values of the battery's current within the work.
 LEAST_UPDATES: Final = 100
 #: The two rests may differ by this share of the net power.
-_MOST_DRIFT: Final = 0.1
+_MAX_DRIFT: Final = 0.1
 _CHARGE_AGREES: Final = 0.15
 #: A phone at work draws 0.1 to 6 A: smaller numbers than this are no microamperes, and than that no
 #: milliamperes.
-_LEAST_UA: Final = 20_000
-_LEAST_MA: Final = 20
+_MIN_UA: Final = 20_000
+_MIN_MA: Final = 20
 
 #: (time, energy since some moment), growing.
 Counter = Sequence[tuple[float, float]]
@@ -168,7 +167,7 @@ class Marks:
 
 @frozen
 class BatterySample:
-    """What the battery's gauge said, in its own units: current counts, microvolts, microampere
+    """A reading of the battery's gauge, in its own units: current counts, microvolts, microampere
     hours.
     """
 
@@ -180,46 +179,44 @@ class BatterySample:
 
 @frozen
 class Inferences:
-    """The measured inferences, which are the last that a program does."""
+    """The measured inferences, which end with the program."""
 
     count: int
-    #: From one's begin to the next one's.
+    #: From the begin of an inference to the next one's.
     period_s: float
-    #: How long the work went on in all, where something else is done between them; 0: count x
-    #: period.
+    #: Length of the whole work where other work is done in between; 0: count x period.
     length_s: float = 0.0
-    #: The parts that are theirs, each as (begin, end) in seconds before the work's end; none: all
-    #: of it.
-    own: tuple[tuple[float, float], ...] = ()
-    #: Next to nothing else is done in between.
+    #: The inferences' parts of the work, each as (begin, end) in seconds before the work's end;
+    #: none: all of it.
+    spans: tuple[tuple[float, float], ...] = ()
+    #: Almost no other work is done in between.
     is_alone: bool = False
 
 
 class NoEnergyError(Exception):
-    """Why there is no figure."""
+    """The reason why there is no figure."""
 
 
-def part_of(rail: str) -> str:
-    """Return what a rail feeds: ``cpu``, ``gpu``, ``npu``, ``memory``, ``fabric``, or nothing that
-    is counted.
+def rail_part(rail: str) -> str:
+    """Return the part that a rail feeds: ``cpu``, ``gpu``, ``npu``, ``memory``, ``fabric``, or ""
+    for one that isn't counted.
     """
     return next((part for part, pattern in _PARTS.items() if pattern.search(rail)), "")
 
 
-def of_rails(
-    rails: Mapping[str, Counter], marks: Marks, inferences: Inferences, *, wanted: str = ""
+def rails_energy(
+    rails: Mapping[str, Counter], marks: Marks, inferences: Inferences, *, part: str = ""
 ) -> EnergyFigure:
-    """Return the energy that the chip's rails show; the display's and the radios' rails aren't
-    counted.
+    """Return the energy by the chip's rails, without those of the display and the radios.
 
-    ``wanted`` is the part (:func:`part_of`) that the work runs on: without its rail nothing is
-    known of it. Raises NoEnergyError.
+    ``part`` (:func:`rail_part`) is the part that the work runs on. Raises NoEnergyError, also when
+    it has no rail.
     """
-    counted = {name: counter for name, counter in rails.items() if part_of(name)}
+    counted = {name: counter for name, counter in rails.items() if rail_part(name)}
     if not counted:
         raise NoEnergyError(f"none of the phone's {len(rails)} rails is known to feed the chip")
-    if wanted and wanted not in map(part_of, counted):
-        raise NoEnergyError(f"none of the phone's {len(rails)} rails feeds its {wanted.upper()}")
+    if part and part not in map(rail_part, counted):
+        raise NoEnergyError(f"none of the phone's {len(rails)} rails feeds its {part.upper()}")
     if any(
         late[1] < early[1]
         for counter in counted.values()
@@ -230,7 +227,7 @@ def of_rails(
     return replace(figure, rails=tuple(sorted(counted)))
 
 
-def of_battery(
+def battery_energy(
     samples: Sequence[BatterySample], marks: Marks, inferences: Inferences, *, is_charged: bool
 ) -> EnergyFigure:
     """Return the energy of the whole phone by its battery's current and voltage.
@@ -239,39 +236,39 @@ def of_battery(
     """
     if is_charged:
         raise NoEnergyError(
-            "the phone was being charged: its battery tells nothing of what it takes"
+            "the phone was being charged: its battery doesn't show the phone's energy"
         )
     begin_s, end_s = _window(marks, inferences, PowerSource.BATTERY)
-    gauge = gauge_of([item for item in samples if begin_s <= item.at_s <= end_s])
+    gauge = detect_gauge([item for item in samples if begin_s <= item.at_s <= end_s])
     updates = round((end_s - begin_s) / gauge.period_s)
     if updates < LEAST_UPDATES:
         raise NoEnergyError(
-            f"the battery's gauge told {updates} values in {end_s - begin_s:.0f} s; {LEAST_UPDATES} are needed: "
+            f"the battery's gauge reported {updates} values in {end_s - begin_s:.0f} s; {LEAST_UPDATES} are needed: "
             f"let it work for {LEAST_UPDATES * gauge.period_s * 1.1:.0f} s (min_secs)"
         )
     scale = gauge.unit_ua * gauge.discharging * 1e-6
     watts = [(item.at_s, item.current * scale * item.voltage_uv * 1e-6) for item in samples]
     counter = [(watts[0][0], 0.0)]
-    for (one_s, one_w), (other_s, other_w) in itertools.pairwise(watts):
-        counter.append((other_s, counter[-1][1] + (other_s - one_s) * (one_w + other_w) / 2 * 1e6))
+    for (early_s, early_w), (late_s, late_w) in itertools.pairwise(watts):
+        counter.append((late_s, counter[-1][1] + (late_s - early_s) * (early_w + late_w) / 2 * 1e6))
     grade = EnergyGrade.BATTERY if gauge.is_verified else EnergyGrade.UNVERIFIED
     return replace(_figure([counter], marks, inferences, gauge), grade=grade)
 
 
-def gauge_of(samples: Sequence[BatterySample]) -> Gauge:
-    """Return how a gauge reports the current, from its values under load. Raises NoEnergyError.
+def detect_gauge(samples: Sequence[BatterySample]) -> Gauge:
+    """Return the unit and sign of a gauge's current, from its values under load.
 
-    A phone at work draws so much that the size of the number tells its unit. The sign is that of
-    the median. What the battery counts as charge confirms both.
+    A phone at work draws so much that the size of the number shows its unit. The sign is that of
+    the median. The battery's count of charge confirms both. Raises NoEnergyError.
     """
     if len(samples) < 2:
-        raise NoEnergyError("the battery's gauge told nothing during the work")
+        raise NoEnergyError("the battery's gauge reported nothing during the work")
     median = statistics.median(item.current for item in samples)
-    if abs(median) < _LEAST_MA:
-        raise NoEnergyError(f"the battery's gauge tells no current: {median:g} during the work")
-    unit_ua = 1.0 if abs(median) >= _LEAST_UA else 1000.0
+    if abs(median) < _MIN_MA:
+        raise NoEnergyError(f"the battery's gauge reports no current: {median:g} during the work")
+    unit_ua = 1.0 if abs(median) >= _MIN_UA else 1000.0
     changes = [
-        one.at_s for other, one in itertools.pairwise(samples) if one.current != other.current
+        late.at_s for early, late in itertools.pairwise(samples) if late.current != early.current
     ]
     gaps = [late - early for early, late in itertools.pairwise(changes)]
     pairs = list(itertools.pairwise(samples))
@@ -294,19 +291,19 @@ def _window(marks: Marks, inferences: Inferences, source: PowerSource) -> tuple[
     Raises NoEnergyError when it or a rest is too short.
     """
     length_s = inferences.length_s or inferences.count * inferences.period_s
-    # A clock of the phone that doesn't agree with the program's own.
+    # The phone's clock may disagree with the program's own.
     if length_s > 1.05 * (marks.end_s - marks.work_s):
         raise NoEnergyError(
             f"the inferences took {length_s:.1f} s, and the program {marks.end_s - marks.work_s:.1f} s"
         )
     rests = (marks.work_s - marks.rest_s, marks.over_s - marks.end_s)
-    for what, is_s, least_s in (
+    for label, actual_s, least_s in (
         ("the inferences", length_s, LEAST_WORK_S[source]),
         ("the shorter rest", min(rests), LEAST_REST_S[source]),
     ):
-        if is_s < _TOLERANCE * least_s:
+        if actual_s < _TOLERANCE * least_s:
             raise NoEnergyError(
-                f"{what} took {is_s:.1f} s; {least_s:.0f} s are needed with the {source}"
+                f"{label} took {actual_s:.1f} s; {least_s:.0f} s are needed with the {source}"
             )
     return max(marks.work_s, marks.end_s - length_s), marks.end_s
 
@@ -317,7 +314,7 @@ def _figure(
     inferences: Inferences,
     gauge: Gauge | None = None,
 ) -> EnergyFigure:
-    """Return the figure of the rails' counters, or of the battery's, which a gauge told."""
+    """Return the figure of the rails' counters, or of the battery's with a gauge."""
     source = PowerSource.RAILS if gauge is None else PowerSource.BATTERY
     begin_s, end_s = _window(marks, inferences, source)
     settles_s = _SETTLES_S[source]
@@ -326,21 +323,23 @@ def _figure(
         joules = sum(_at(counter, to_s) - _at(counter, from_s) for counter in counters) * 1e-6
         return joules / (to_s - from_s)
 
-    # A program's own end, and a begin that is known by its length only, are kept out of it.
+    # Leave out the program's end, and the begin, which is known by the length only.
     inner_s = 1 + (2 * gauge.period_s if gauge is not None else 0)
-    spans = [(end_s - from_s + inner_s, end_s - to_s - inner_s) for from_s, to_s in inferences.own]
-    spans = [(one_s, other_s) for one_s, other_s in spans if other_s - one_s >= inner_s]
-    is_told_apart = sum(other_s - one_s for one_s, other_s in spans) >= LEAST_WORK_S[source] / 6
-    if not inferences.own or (inferences.is_alone and not is_told_apart):
+    spans = [
+        (end_s - from_s + inner_s, end_s - to_s - inner_s) for from_s, to_s in inferences.spans
+    ]
+    spans = [(start_s, stop_s) for start_s, stop_s in spans if stop_s - start_s >= inner_s]
+    is_separable = sum(stop_s - start_s for start_s, stop_s in spans) >= LEAST_WORK_S[source] / 6
+    if not inferences.spans or (inferences.is_alone and not is_separable):
         spans = [(begin_s + 1, end_s - 1)]
-    elif not is_told_apart:
-        longest_s = max(from_s - to_s for from_s, to_s in inferences.own)
+    elif not is_separable:
+        longest_s = max(from_s - to_s for from_s, to_s in inferences.spans)
         raise NoEnergyError(
-            f"what the case measures took {longest_s:.1f} s at a time, with other work in between: "
-            f"{3 * inner_s + 1:.0f} s are needed to tell them apart (more tokens)"
+            f"the measured work took {longest_s:.1f} s at a time, with other work in between: "
+            f"{3 * inner_s + 1:.0f} s are needed to separate them (more tokens)"
         )
-    work_s = sum(other_s - one_s for one_s, other_s in spans)
-    work_w = sum(watts(one_s, other_s) * (other_s - one_s) for one_s, other_s in spans) / work_s
+    work_s = sum(stop_s - start_s for start_s, stop_s in spans)
+    work_w = sum(watts(start_s, stop_s) * (stop_s - start_s) for start_s, stop_s in spans) / work_s
     rest_w = (
         watts(marks.rest_s + 1, marks.work_s - 1),
         watts(marks.end_s + settles_s, marks.over_s - 1),
@@ -348,12 +347,12 @@ def _figure(
     net_w = work_w - statistics.fmean(rest_w)
     if net_w <= 0:
         raise NoEnergyError(
-            f"the work took no more ({work_w:.3g} W) than the rests ({rest_w[0]:.3g} and {rest_w[1]:.3g} W)"
+            f"the work drew no more ({work_w:.3g} W) than the rests ({rest_w[0]:.3g} and {rest_w[1]:.3g} W)"
         )
-    if abs(rest_w[1] - rest_w[0]) > _MOST_DRIFT * net_w:
+    if abs(rest_w[1] - rest_w[0]) > _MAX_DRIFT * net_w:
         raise NoEnergyError(
             f"the rests differ too much, {rest_w[0]:.3g} and {rest_w[1]:.3g} W beside a work of {work_w:.3g} W: "
-            "something else began or ended"
+            "other work began or ended meanwhile"
         )
     per_inference_s = (
         inferences.period_s if inferences.length_s else (end_s - begin_s) / inferences.count
@@ -369,7 +368,7 @@ def _figure(
 
 
 def _at(counter: Counter, at_s: float) -> float:
-    """Return a counter at a moment, between two readings by a straight line.
+    """Return a counter at a moment, linear between two readings.
 
     Raises NoEnergyError outside of them.
     """
@@ -378,5 +377,7 @@ def _at(counter: Counter, at_s: float) -> float:
         if counter and min(abs(counter[0][0] - at_s), abs(counter[-1][0] - at_s)) < 1.0:
             return counter[0 if place == 0 else -1][1]
         raise NoEnergyError("the meters weren't read during the whole run")
-    (one_s, one), (other_s, other) = counter[place - 1], counter[place]
-    return one + (other - one) * (at_s - one_s) / (other_s - one_s) if other_s > one_s else other
+    (early_s, early), (late_s, late) = counter[place - 1], counter[place]
+    return (
+        early + (late - early) * (at_s - early_s) / (late_s - early_s) if late_s > early_s else late
+    )

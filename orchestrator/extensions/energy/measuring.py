@@ -1,10 +1,9 @@
-"""The pass ``energy``: a run between two rests while the phone's own meters are recorded, and what
-that says.
+"""The pass ``energy``: a run between two rests while the phone's own meters are recorded.
 
 perfetto's data source ``android.power`` reads both kinds of meters: the chip's rails on phones that
 have them, else the battery's current, voltage and charge. Where it reads neither, a script on the
-phone samples the battery. Without any of that a run is as it would be, and says why it has no
-energy.
+phone samples the battery. Without any meter the run is an ordinary one, with the reason why it has
+no energy.
 """
 
 from __future__ import annotations
@@ -35,8 +34,8 @@ from orchestrator.extensions.energy.figure import (
     NoEnergyError,
     PowerMeters,
     PowerSource,
-    of_battery,
-    of_rails,
+    battery_energy,
+    rails_energy,
 )
 from orchestrator.frozen import frozen
 from orchestrator.passes.recording import Recorder, has_perfetto
@@ -49,25 +48,25 @@ from orchestrator.scripts import ask, call
 
 #: How often the meters are read; perfetto takes no less than 100 ms.
 _POLL_MS: Final = 250
-#: How long a phone's meters are recorded to see which it has, in seconds.
-_LOOK_S: Final = 2
+#: How long a phone's meters are recorded to detect them, in seconds.
+_DETECT_S: Final = 2
 _BUFFER_KB: Final = 16_384
-#: Beyond the least lengths, so that a clock that is a little off does no harm.
-_MORE: Final = 1.1
+#: Factor on the least lengths, for clocks that are a little off.
+_MARGIN: Final = 1.1
 #: How often the script samples the battery, and where its files are.
 _SAMPLE_S: Final = 1
 _SUPPLY: Final = "/sys/class/power_supply"
-#: How often a process that works in turns repeats them when it is tried how long they take.
-_TRIED: Final = 2
+#: Repetitions of a process that works in turns, when their length is measured.
+_TRIAL_REPETITIONS: Final = 2
 #: From this share of a process's time on, all of it counts as one kind of turn.
-_ALL: Final = 0.97
+_ALONE_SHARE: Final = 0.97
 _MISSING: Final = b"missing "
 _CHARGED: Final = (
-    "the phone has no rails and is charged ({}), so its battery tells nothing: reach it over Wi-Fi with the cable "
-    "out, or by a USB hub whose ports uhubctl can power off"
+    "the phone has no rails and is charged ({}), so its battery doesn't show its energy: connect it by Wi-Fi with the "
+    "cable out, or by a USB hub whose ports uhubctl can power off"
 )
-#: When a run has begun on the phone, and needs no link until its end; and what a process takes
-#: beside its inferences.
+#: When a run has begun on the phone, and needs no link until its end; and a process's time beside
+#: its inferences.
 _BEGIN_S: Final = 10.0
 _SLACK_S: Final = 60.0
 
@@ -76,11 +75,11 @@ class EnergyMeter:
     """Runs programs with the phone's meters recorded."""
 
     def __init__(self, hold: Hold, meters: MeterBook, power: PortPower) -> None:
-        """``hold`` makes a change that is written down first."""
+        """``hold`` makes a change that is journalled first."""
         self._hold = hold
         self._book = meters
         self._power = power
-        #: What a repetition of a case takes whose process works in turns.
+        #: Length of a repetition of a case whose process works in turns.
         self._repetition_s: dict[CaseKey, float] = {}
 
     def run(
@@ -99,13 +98,13 @@ class EnergyMeter:
         is_charged = False
         why = ""
         try:
-            meters = self._book.load(device.serial, request.facts.fingerprint) or self._look(
-                device, request
-            )
+            meters = self._book.load(
+                device.serial, request.facts.fingerprint
+            ) or self._detect_meters(device, request)
             if meters.source is PowerSource.NONE:
                 why = (
                     "the phone has no meter: neither perfetto's android.power (Android 10 and later) nor "
-                    "power_supply/*/current_now nor its battery service tells a current"
+                    "power_supply/*/current_now nor its battery service reports a current"
                 )
             elif meters.source is PowerSource.BATTERY:
                 plugged = device.state().plugged
@@ -120,7 +119,7 @@ class EnergyMeter:
         if why or meters is None:
             raw = tool.run(device, request, cancelled=cancelled)
             return raw.with_data(ENERGY_FILE, _MISSING + why.encode())
-        longer = self._lengthened(tool, device, request, meters, cancelled)
+        longer = self._with_length(tool, device, request, meters, cancelled)
         span_s = longer.timeout_s - request.timeout_s + _SLACK_S + longer.case.warmup_min_secs
         off = (
             self._power.off(device, after_s=_BEGIN_S, lasts_s=span_s)
@@ -129,7 +128,7 @@ class EnergyMeter:
         )
         with off:
             raw = self._run_between(tool, device, longer, meters, cancelled)
-        figure = energy_of(tool, tool.parse(raw, request.case), raw, request.case)
+        figure = run_energy(tool, tool.parse(raw, request.case), raw, request.case)
         if (
             isinstance(figure, EnergyFigure)
             and figure.gauge is not None
@@ -179,7 +178,7 @@ class EnergyMeter:
             return raw
         return raw.with_data(ENERGY_FILE, _MISSING + (why or "no times were written").encode())
 
-    def _lengthened(
+    def _with_length(
         self,
         tool: Tool,
         device: Device,
@@ -187,23 +186,23 @@ class EnergyMeter:
         meters: PowerMeters,
         cancelled: threading.Event | None,
     ) -> InvocationRequest:
-        """Return the same with a process that is long enough for the meters, and time for it and
-        its rests.
+        """Return the request with a process that is long enough for the meters, and a timeout for it
+        and its rests.
         """
         case, period_s = request.case, meters.gauge.period_s if meters.gauge is not None else 0.0
         work_s = math.ceil(
-            _MORE * max(LEAST_WORK_S[meters.source], LEAST_UPDATES * period_s, case.min_secs)
+            _MARGIN * max(LEAST_WORK_S[meters.source], LEAST_UPDATES * period_s, case.min_secs)
         )
         if isinstance(tool, TurnTool):
             if case.case_key not in self._repetition_s:
-                tried = replace(request, case=tool.for_energy(case, _TRIED))
+                tried = replace(request, case=tool.for_energy(case, _TRIAL_REPETITIONS))
                 turns = tool.turns(tool.run(device, tried, cancelled=cancelled), case)
-                # One that fails fails again in the block, where its reason is stored.
+                # A failing process fails again in the block, where its reason is stored.
                 self._repetition_s[case.case_key] = (
-                    sum(turn.seconds for turn in turns) / _TRIED or work_s
+                    sum(turn.seconds for turn in turns) / _TRIAL_REPETITIONS or work_s
                 )
             case = tool.for_energy(
-                case, max(_TRIED, math.ceil(work_s / self._repetition_s[case.case_key]))
+                case, max(_TRIAL_REPETITIONS, math.ceil(work_s / self._repetition_s[case.case_key]))
             )
         else:
             case = replace(
@@ -212,8 +211,8 @@ class EnergyMeter:
         more_s = 2 * LEAST_REST_S[meters.source] + 2 * work_s
         return replace(request, case=case, timeout_s=request.timeout_s + more_s)
 
-    def _look(self, device: Device, request: InvocationRequest) -> PowerMeters:
-        """Find out which meters a phone has, and keep it.
+    def _detect_meters(self, device: Device, request: InvocationRequest) -> PowerMeters:
+        """Detect a phone's meters, and store them.
 
         Raises DeviceError kinds, OutputParseError.
         """
@@ -222,15 +221,15 @@ class EnergyMeter:
             recorder = self._recorder(device, request, duration_s=60.0)
             try:
                 recorder.begin(sdk=request.facts.sdk or 0)
-                device.shell(f"sleep {_LOOK_S}")
+                device.shell(f"sleep {_DETECT_S}")
                 power = _read(recorder.end())
             finally:
                 recorder.discard()
         is_sampled = not power.rails and not power.battery
         if is_sampled:
             scripts = {"battery": call("battery", 2, _SAMPLE_S, _SUPPLY)}
-            power = _sampled(ask(device.shell, scripts).sections.get("battery", b""))
-        # Some phones have the file and always say 0.
+            power = _read_samples(ask(device.shell, scripts).sections.get("battery", b""))
+        # Some phones have the file and always report 0.
         has_battery = any(item.current for item in power.battery)
         source = (
             PowerSource.RAILS
@@ -251,7 +250,7 @@ class EnergyMeter:
         return meters
 
     def _keep(self, meters: PowerMeters) -> None:
-        # What isn't kept is found out again; the run is worth more.
+        # Meters that can't be stored are detected again; the run is worth more.
         with contextlib.suppress(HostStorageError):
             self._book.save(meters)
 
@@ -278,7 +277,7 @@ def _power_config(duration_ms: int) -> str:
 
 @frozen
 class _Power:
-    """What a recording of the meters holds."""
+    """The readings of a recording of the meters."""
 
     #: Name -> (seconds since boot, microjoules since boot).
     rails: Mapping[str, tuple[tuple[float, float], ...]] = field(default_factory=dict)
@@ -296,14 +295,14 @@ def _read(data: bytes) -> _Power:
         for item in packet.power_rails.energy_data:
             read.setdefault(item.index, {})[item.timestamp_ms / 1e3] = float(item.energy)
         if packet.HasField("battery") and packet.battery.HasField("current_ua"):
-            own = packet.battery
+            status = packet.battery
             battery.append(
                 BatterySample(
                     at_s=packet.timestamp / 1e9,
-                    current=float(own.current_ua),
-                    voltage_uv=float(own.voltage_uv),
-                    charge_uah=float(own.charge_counter_uah)
-                    if own.HasField("charge_counter_uah")
+                    current=float(status.current_ua),
+                    voltage_uv=float(status.voltage_uv),
+                    charge_uah=float(status.charge_counter_uah)
+                    if status.HasField("charge_counter_uah")
                     else None,
                 )
             )
@@ -314,12 +313,12 @@ def _read(data: bytes) -> _Power:
     return _Power(rails=rails, battery=tuple(sorted(battery, key=lambda item: item.at_s)))
 
 
-def _sampled(told: bytes) -> _Power:
-    """Read what the script ``battery`` printed; lines without current and voltage, or cut off, are
-    left out.
+def _read_samples(output: bytes) -> _Power:
+    """Read the output of the script ``battery``, without lines that are cut off or have no current
+    or voltage.
     """
     battery = []
-    for line in told.decode("utf-8", "replace").splitlines():
+    for line in output.decode("utf-8", "replace").splitlines():
         with contextlib.suppress(ValueError):
             at_s, current, voltage_uv, charge_uah = line.split()
             sample = BatterySample(
@@ -332,25 +331,25 @@ def _sampled(told: bytes) -> _Power:
     return _Power(battery=tuple(sorted(battery, key=lambda item: item.at_s)))
 
 
-def energy_of(tool: Tool, report: ToolReport, raw: RawOutput, case: Case) -> EnergyFigure | str:
-    """Return a run's energy, or why there is none."""
-    told = raw.data(ENERGY_FILE)
-    if told.startswith(_MISSING):
-        return told.removeprefix(_MISSING).decode("utf-8", "replace").strip()
+def run_energy(tool: Tool, report: ToolReport, raw: RawOutput, case: Case) -> EnergyFigure | str:
+    """Return a run's energy, or the reason why there is none."""
+    times = raw.data(ENERGY_FILE)
+    if times.startswith(_MISSING):
+        return times.removeprefix(_MISSING).decode("utf-8", "replace").strip()
     try:
-        marks = _marks(told)
+        marks = _marks(times)
         inferences = _inferences(report, case)
         if isinstance(tool, TurnTool):
             inferences = _in_turns(tool.turns(raw, case))
         power = (
-            _sampled(raw.data(BATTERY_FILE))
+            _read_samples(raw.data(BATTERY_FILE))
             if raw.data(BATTERY_FILE)
             else _read(raw.data(POWER_FILE))
         )
         if power.rails:
-            return of_rails(power.rails, marks, inferences, wanted=_part(case))
-        is_charged = b"powered: true" in told
-        return of_battery(power.battery, marks, inferences, is_charged=is_charged)
+            return rails_energy(power.rails, marks, inferences, part=_part(case))
+        is_charged = b"powered: true" in times
+        return battery_energy(power.battery, marks, inferences, is_charged=is_charged)
     except NoEnergyError as reason:
         return str(reason)
     except OutputParseError as error:
@@ -358,26 +357,24 @@ def energy_of(tool: Tool, report: ToolReport, raw: RawOutput, case: Case) -> Ene
 
 
 def _part(case: Case) -> str:
-    """Return the part of the chip whose rail a case needs; empty for the CPU, which has one
-    wherever there are any.
+    """Return the part of the chip whose rail a case needs; empty for the CPU, which has one on every
+    phone with rails.
     """
     delegate = DELEGATES[case.delegate]
     return "" if case.delegate.is_cpu else "gpu" if delegate.is_on_gpu else "npu"
 
 
-def _marks(told: bytes) -> Marks:
+def _marks(output: bytes) -> Marks:
     times: dict[str, float] = {}
-    for line in told.decode("utf-8", "replace").splitlines():
-        name, _, at = line.partition(" ")
+    for line in output.decode("utf-8", "replace").splitlines():
+        name, _, value = line.partition(" ")
         if name in {"rest", "work", "end", "over"}:
             with contextlib.suppress(ValueError):
-                times[name] = float(at)
-    found = [times.get(name, math.nan) for name in ("rest", "work", "end", "over")]
-    if not all(early <= late for early, late in itertools.pairwise(found)):
-        raise NoEnergyError(
-            "the phone's clock wasn't written down at the beginning and end of all parts"
-        )
-    return Marks(rest_s=found[0], work_s=found[1], end_s=found[2], over_s=found[3])
+                times[name] = float(value)
+    moments = [times.get(name, math.nan) for name in ("rest", "work", "end", "over")]
+    if not all(early <= late for early, late in itertools.pairwise(moments)):
+        raise NoEnergyError("the times of the rests or the work are missing")
+    return Marks(rest_s=moments[0], work_s=moments[1], end_s=moments[2], over_s=moments[3])
 
 
 def _inferences(report: ToolReport, case: Case) -> Inferences:
@@ -406,7 +403,7 @@ def _inferences(report: ToolReport, case: Case) -> Inferences:
 
 
 def _in_turns(turns: Sequence[Turn]) -> Inferences:
-    """Return the tokens of a process that works in turns, whose last one ends with it."""
+    """Return the tokens of a process that works in turns, of which the last ends with the process."""
     left_s = length_s = sum(turn.seconds for turn in turns)
     own_s = sum(turn.seconds for turn in turns if turn.is_own)
     tokens = sum(turn.tokens for turn in turns if turn.is_own)
@@ -417,35 +414,35 @@ def _in_turns(turns: Sequence[Turn]) -> Inferences:
         if turn.is_own:
             spans.append((left_s, left_s - turn.seconds))
         left_s -= turn.seconds
-    is_alone = own_s >= _ALL * sum(turn.seconds for turn in turns if turn.tokens)
+    is_alone = own_s >= _ALONE_SHARE * sum(turn.seconds for turn in turns if turn.tokens)
     return Inferences(
         count=tokens,
         period_s=own_s / tokens,
         length_s=length_s,
-        own=tuple(spans),
+        spans=tuple(spans),
         is_alone=is_alone,
     )
 
 
 def with_energy(tool: Tool, report: ToolReport, raw: RawOutput, case: Case) -> ToolReport:
-    """Return a report with what the meters say, ``energy_...``; or ``energy_missing``, why there is
-    nothing.
+    """Return a report with the energy, ``energy_...``; or ``energy_missing``, the reason why there is
+    none.
     """
     if not raw.data(ENERGY_FILE):
         return report
-    found = energy_of(tool, report, raw, case)
+    energy = run_energy(tool, report, raw, case)
     extra: dict[str, float | str] = dict(report.extra)
-    if isinstance(found, str):
-        extra["energy_missing"] = found
+    if isinstance(energy, str):
+        extra["energy_missing"] = energy
         return replace(report, extra=extra)
     extra |= {
-        "energy_net_uj": found.net_uj,
-        "energy_gross_uj": found.gross_uj,
-        "energy_work_w": found.work_w,
-        "energy_rest_before_w": found.rest_w[0],
-        "energy_rest_after_w": found.rest_w[1],
-        "energy_grade": found.grade.value,
+        "energy_net_uj": energy.net_uj,
+        "energy_gross_uj": energy.gross_uj,
+        "energy_work_w": energy.work_w,
+        "energy_rest_before_w": energy.rest_w[0],
+        "energy_rest_after_w": energy.rest_w[1],
+        "energy_grade": energy.grade.value,
     }
-    if found.rails:
-        extra["energy_rails"] = " ".join(found.rails)
+    if energy.rails:
+        extra["energy_rails"] = " ".join(energy.rails)
     return replace(report, extra=extra)

@@ -76,38 +76,39 @@ class EnergyRow:
     #: ``rails``, ``battery``, ``unverified``; empty where no block has a figure.
     grade: str = ""
     rails: tuple[str, ...] = ()
-    #: Of the worst block; rejected ones aren't among them. None where no block has a figure.
+    #: Of the worst block, without rejected ones. None where no block has a figure.
     quality: Quality | None
     #: Largest difference of a block's two rests, as a share of its net power.
     drift: float | None = None
-    #: Why blocks have no figure, with their number.
+    #: Reasons why blocks have no figure, with their number.
     missing: tuple[tuple[str, int], ...] = ()
     #: Net energy by round.
     blocks: Mapping[Round, float]
 
     def against(self, other: EnergyRow) -> Mean | None:
-        """Return how many times as much as another case it takes, by the rounds that both have."""
+        """Return the ratio of the net energy to another case's, by the rounds that both have."""
         return ratio_of(self.blocks, other.blocks) if self.grade == other.grade else None
 
 
 def energy_row(runs: Sequence[RunRecord]) -> EnergyRow | None:
-    """Return a case's energy by its runs of that pass; None for none.
-
-    Blocks of its commonest grade count.
+    """Return a case's energy by its runs of that pass, None without any; blocks of its commonest
+    grade count.
     """
-    found = [
+    run_extras = [
         (run, run.report.extra)
         for run in runs
         if run.report is not None and not run.is_without_result
     ]
-    if not found:
+    if not run_extras:
         return None
     missing = Counter(
-        str(extra["energy_missing"]) for _, extra in found if "energy_missing" in extra
+        str(extra["energy_missing"]) for _, extra in run_extras if "energy_missing" in extra
     )
-    grades = Counter(str(extra["energy_grade"]) for _, extra in found if "energy_grade" in extra)
+    grades = Counter(
+        str(extra["energy_grade"]) for _, extra in run_extras if "energy_grade" in extra
+    )
     grade = grades.most_common(1)[0][0] if grades else ""
-    blocks = [(run, extra) for run, extra in found if extra.get("energy_grade") == grade]
+    blocks = [(run, extra) for run, extra in run_extras if extra.get("energy_grade") == grade]
     return EnergyRow(
         net_uj=mean_of([float(extra["energy_net_uj"]) for _, extra in blocks]),
         gross_uj=mean_of([float(extra["energy_gross_uj"]) for _, extra in blocks]),
@@ -117,7 +118,7 @@ def energy_row(runs: Sequence[RunRecord]) -> EnergyRow | None:
                 {rail for _, extra in blocks for rail in str(extra.get("energy_rails", "")).split()}
             )
         ),
-        quality=worst_quality(run for run, _ in found) if blocks else None,
+        quality=worst_quality(run for run, _ in run_extras) if blocks else None,
         drift=max((_drift(extra) for _, extra in blocks), default=None),
         missing=tuple(missing.most_common()),
         blocks={
@@ -199,14 +200,14 @@ _COLUMNS: Final[Sequence[Column[EnergyRow]]] = (
     ),
     Column("rails", "rails", lambda item: " ".join(item.rails), is_optional=True, forms=PEOPLE),
     Column("missing", "blocks without a figure", _missing, is_optional=True, forms=PEOPLE - _TEXT),
-    # Its words stand whole below the row where there is no room.
+    # The text is below the row, uncut, where there is no room.
     Column("missing", "", _missing_text, is_optional=True, forms=_TEXT),
 )
 
 
 def _caption(cases: Sequence[Case]) -> str:
-    what = " or ".join(sorted({"token" if case.is_per_token else "inference" for case in cases}))
-    return f"Energy per {what}, net of the phone's at rest"
+    unit = " or ".join(sorted({"token" if case.is_per_token else "inference" for case in cases}))
+    return f"Energy per {unit}, net of the phone's at rest"
 
 
 def _record(lines: Sequence[EnergyRow], case: Case) -> Mapping[str, object] | None:
@@ -247,12 +248,14 @@ def _energy_uj(row: ResultRow) -> float | None:
     return None
 
 
-def energy_of_threads(rows: Sequence[ResultRow]) -> Iterator[Sentence]:
-    """Yield what the fastest number of threads costs beside the most frugal one."""
+def threads_energy(rows: Sequence[ResultRow]) -> Iterator[Sentence]:
+    """Yield the extra energy of the fastest number of threads against the most frugal one."""
     for group in by_threads(row for row in rows if _energy_uj(row) is not None):
         fastest, frugal = fastest_row(group), min(group, key=lambda row: _energy_uj(row) or 0.0)
-        (one,), (other,) = (row.of_passes[TABLE.name] for row in (fastest, frugal))
-        ratio = one.against(other)
+        (fastest_energy,), (frugal_energy,) = (
+            row.of_passes[TABLE.name] for row in (fastest, frugal)
+        )
+        ratio = fastest_energy.against(frugal_energy)
         if (
             fastest is frugal
             or ratio is None
@@ -285,6 +288,6 @@ PASS = PassSpec(
     least_s=_least_s,
     read=_read,
     table=TABLE,
-    advice={"energy-of-threads": energy_of_threads},
+    advice={"energy-of-threads": threads_energy},
     warns=True,
 )

@@ -1,4 +1,4 @@
-"""``benchfarm trace``: where the trace of a run was written, and what the operators took."""
+"""``benchfarm trace``: writes the trace of a run to a file and sums up the operators' time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from orchestrator.extensions.trace.slices import OperatorSlices, TraceSummary
     from orchestrator.store.opening import Store
 
-_AGAIN: Final = "run 'benchfarm trace' again: a resumed trace writes no file"
+_RERUN_HINT: Final = "run 'benchfarm trace' again: a resumed trace writes no file"
 
 
 @frozen
@@ -43,12 +43,12 @@ class TracedRun:
     outcome: Outcome
     reason: str
     is_virtual: bool
-    #: Where the file was written; None when the run left none.
+    #: The trace file; None when the run left none.
     file: Path | None = None
     size_bytes: int = 0
     #: None when it couldn't be read.
     summary: TraceSummary | None = None
-    #: Why it couldn't be read.
+    #: The reason why it couldn't be read.
     fault: str = ""
 
 
@@ -69,7 +69,7 @@ def _record(
     try:
         return measuring.run(workspace, _plan(model, options))
     except CampaignInterruptedError as error:
-        error.hint = _AGAIN
+        error.hint = _RERUN_HINT
         raise
 
 
@@ -81,13 +81,13 @@ def _plan(model: Path, options: PlanOptions) -> Plan:
     from orchestrator.config.plan import plan_from_options
     from orchestrator.extensions.trace.run_pass import TRACE
 
-    usual = {"delegates": [BUILTIN], "threads": [1], "num_runs": 20, "timeout": 120.0, **options}
+    defaults = {"delegates": [BUILTIN], "threads": [1], "num_runs": 20, "timeout": 120.0, **options}
     plan = plan_from_options(
-        **usual,
+        **defaults,
         models=[model],
         passes=[TRACE.value],
         min_secs=0.0,
-        max_secs=usual["timeout"],
+        max_secs=defaults["timeout"],
         invocations=1,
         name="trace",
     )
@@ -95,8 +95,8 @@ def _plan(model: Path, options: PlanOptions) -> Plan:
     return replace(plan, reference_check=False)
 
 
-def _traced(store: Store, run: RunRecord, folder: Path) -> TracedRun:
-    """Write what was recorded to a file in a folder."""
+def _write_trace(store: Store, run: RunRecord, folder: Path) -> TracedRun:
+    """Write a run's trace to a file in a folder, and summarise it."""
     from orchestrator.extensions.trace.slices import read_recording, summarise
 
     traced = TracedRun(
@@ -146,14 +146,13 @@ def trace(
     Open the trace in the Perfetto UI. The slowest operators are printed as a table.
     """
     folder = out or settings.data_folder / "traces"
-    with workspace_telling(settings) as farm:
-        measured = _record(farm, model, options, folder)
-        # It is a campaign with a report like any other; what ended a device's part is told as
-        # there.
-        shown.campaign_result(farm, measured, None)
-        runs = farm.store.runs(campaign_ids=[measured.campaign.campaign_id])
-        traced = [_traced(farm.store, run, folder) for run in runs]
-        problems = measured.problems_with(_AGAIN)
+    with workspace_telling(settings) as workspace:
+        measured = _record(workspace, model, options, folder)
+        # It is a campaign with a report like any other, and reports failed devices like any other.
+        shown.campaign_result(workspace, measured, None)
+        runs = workspace.store.runs(campaign_ids=[measured.campaign.campaign_id])
+        traced = [_write_trace(workspace.store, run, folder) for run in runs]
+        problems = measured.problems_with(_RERUN_HINT)
     is_lacking = measured.missing or measured.result.left or measured.result.lost
     is_whole = not is_lacking and all(
         item.file is not None and item.outcome is Outcome.COMPLETED for item in traced

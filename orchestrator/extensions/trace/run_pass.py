@@ -1,7 +1,7 @@
 """The pass ``trace``: a run while the operators' slices are recorded by the phone's perfetto.
 
-What is changed for it is journalled first and restored right after the run: a traced program is
-slower, also when nobody records.
+Its changes of the phone are journalled first and restored right after the run: a traced program is
+slower, also without a recording.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ class TracedRuns:
     """Runs a program while the slices of its operators are recorded."""
 
     def __init__(self, hold: Hold) -> None:
-        """``hold`` makes a change that is written down first."""
+        """``hold`` makes a change that is journalled first."""
         self._hold = hold
-        #: What the property was on devices where it couldn't be restored: there it shows our own
-        #: value now.
+        #: The property's original value on devices where it couldn't be restored: it has our value
+        #: there.
         self._unrestored: dict[Serial, str] = {}
 
     def run(
@@ -90,14 +90,14 @@ class TracedRuns:
         try:
             yield
         finally:
-            # A phone out of reach has it in the journal.
+            # The journal restores it on a phone that is unreachable now.
             with contextlib.suppress(DeviceError):
                 device.shell(set_property(_TRACED.name, before))
                 del self._unrestored[device.serial]
 
 
 def _slices_config(apps: tuple[str, ...], duration_ms: int) -> str:
-    """Return a TraceConfig as text: slices of ``apps``, what runs on each core, clocks and process
+    """Return a TraceConfig as text: slices of ``apps``, scheduling of each core, clocks and process
     names; perfetto ends by itself after ``duration_ms`` of the phone's time.
     """
     escaped = (app.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") for app in apps)

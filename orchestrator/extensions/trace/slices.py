@@ -1,8 +1,8 @@
-"""What perfetto's trace file says of a model's operators.
+"""Sums up a model's operators in perfetto's trace file.
 
 A thread's slices nest: ``B|process|NAME`` opens one, ``E`` closes the innermost. TensorFlow Lite
 writes ``OP@node/subgraph`` around each operator (tensorflow/lite/profiling/atrace_profiler.cc);
-what a delegate took is one operator, the delegate's kernel.
+the nodes of a delegate are one operator, its kernel.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Mark:
 
 @frozen
 class Recording:
-    """What a trace file holds of slices."""
+    """The slices of a trace file."""
 
     marks: tuple[Mark, ...]
     #: Process -> its command line.
@@ -56,7 +56,7 @@ class OperatorSlices:
     subgraph: int
     count: int
     total_us: float
-    #: Without the slices inside: what is summed over all operators is never counted twice.
+    #: Without the slices inside: a sum over all operators counts no time twice.
     self_us: float
     #: ``self_us`` over that of all operators, 0 to 1.
     share: float
@@ -69,7 +69,7 @@ class OperatorSlices:
 
 @frozen
 class TraceSummary:
-    """What the operators of one process took, longest first, and what isn't in it."""
+    """The times of one process's operators, longest first, and the trace's gaps."""
 
     process: int | None = None
     process_name: str = ""
@@ -84,7 +84,7 @@ class _Slice:
 
     name: str
     process: int
-    begun_ns: int
+    begin_ns: int
     duration_ns: int = 0
     #: Operators' time inside.
     inner_ns: int = 0
@@ -101,13 +101,13 @@ def read_recording(data: bytes) -> Recording:
         raise OutputParseError("the trace is empty: perfetto was killed before it could write")
     marks: list[Mark] = []
     processes: dict[int, str] = {}
-    lost = lost_chunks = 0
+    lost_events = lost_chunks = 0
     gaps: list[str] = []
     for packet in trace.packet:
         for event in packet.ftrace_events.event:
             if event.HasField("print"):
                 text = text_of(event.print.buf)
-                mark = _mark_of(text, at_ns=event.timestamp, thread=event.pid)
+                mark = _parse_mark(text, at_ns=event.timestamp, thread=event.pid)
                 marks += [mark] if mark is not None else []
         processes |= {
             process.pid: text_of(process.cmdline[0])
@@ -115,28 +115,28 @@ def read_recording(data: bytes) -> Recording:
             if process.cmdline
         }
         if packet.HasField("ftrace_stats"):
-            # What the kernel's buffers report at the start was lost before it.
+            # Events that the kernel's buffers report as lost at the start are from before it.
             stats = packet.ftrace_stats
-            own = sum(
+            lost_here = sum(
                 cpu.overrun + cpu.commit_overrun + cpu.dropped_events for cpu in stats.cpu_stats
             )
-            lost += -own if stats.phase == _START_OF_TRACE else own
+            lost_events += -lost_here if stats.phase == _START_OF_TRACE else lost_here
         lost_chunks += sum(
             item.chunks_discarded + item.chunks_overwritten + item.trace_writer_packet_loss
             for item in packet.trace_stats.buffer_stats
         )
         if packet.ftrace_events.lost_events or packet.compressed_packets:
             gaps.append("some of its packets lost events or can't be read here")
-    if lost > 0:
-        gaps.append(f"the phone lost {lost} events; a shorter run makes a smaller trace")
+    if lost_events > 0:
+        gaps.append(f"the phone lost {lost_events} events; a shorter run makes a smaller trace")
     if lost_chunks:
         gaps.append(f"perfetto's buffer had no room for {lost_chunks} chunks")
     return Recording(marks=tuple(marks), processes=processes, gaps=tuple(dict.fromkeys(gaps)))
 
 
-def _mark_of(text: str, *, at_ns: int, thread: int) -> Mark | None:
-    """Return the mark that a line in the kernel's trace marker means, None for another (counters,
-    async slices).
+def _parse_mark(text: str, *, at_ns: int, thread: int) -> Mark | None:
+    """Return the mark in a line of the kernel's trace marker, None for another line (counters, async
+    slices).
     """
     kind, _, rest = text.rstrip("\n").partition("|")
     process, bar, name = rest.partition("|")
@@ -148,20 +148,19 @@ def _mark_of(text: str, *, at_ns: int, thread: int) -> Mark | None:
 
 
 def summarise(recording: Recording, *, command: str = "") -> TraceSummary:
-    """Return what the operators of the benchmark took.
+    """Return the times of the benchmark's operators.
 
-    The benchmark is the process that ``command`` names; where none does, the one with most operator
-    slices.
+    The benchmark is the process that ``command`` names, else the one with most operator slices.
     """
     operators, unmatched = _operator_slices(recording.marks)
     counts = Counter(item.process for item in operators)
     names = recording.processes
-    named = {
+    matching = {
         process
         for process in counts
         if len(names.get(process, "")) > 1 and names[process] in command
     }
-    chosen = max(named or counts, key=lambda process: (counts[process], -process), default=None)
+    chosen = max(matching or counts, key=lambda process: (counts[process], -process), default=None)
     if chosen is None:
         return TraceSummary(gaps=recording.gaps)
     gaps = recording.gaps
@@ -176,14 +175,13 @@ def summarise(recording: Recording, *, command: str = "") -> TraceSummary:
 
 
 def _operator_slices(marks: Iterable[Mark]) -> tuple[list[_Slice], Counter[int]]:
-    """Return the operators' slices, and for each process how many lack a half.
+    """Return the operators' slices, and per process the number of those without begin or end.
 
-    Events come core by core and are sorted by time first; those of one moment keep the order in
-    which they were read.
+    Events come core by core and are sorted by time first; those of one moment keep their order.
     """
-    found: list[_Slice] = []
+    operators: list[_Slice] = []
     unmatched: Counter[int] = Counter()
-    # The number of a thread that ended may be another process's later; an end names none.
+    # A later process may reuse the number of an ended thread; an end names no process.
     owners: dict[int, int] = {}
     stacks: dict[tuple[int, int], list[_Slice]] = defaultdict(list)
     for mark in sorted(marks, key=lambda mark: mark.at_ns):
@@ -197,33 +195,33 @@ def _operator_slices(marks: Iterable[Mark]) -> tuple[list[_Slice], Counter[int]]
             unmatched[process] += 1
         else:
             ended = stack.pop()
-            ended.duration_ns = mark.at_ns - ended.begun_ns
+            ended.duration_ns = mark.at_ns - ended.begin_ns
             if ended.is_operator:
-                found.append(ended)
+                operators.append(ended)
             if stack:
                 # Time in a slice that is no operator's own stays with the operator around it.
                 stack[-1].inner_ns += ended.duration_ns if ended.is_operator else ended.inner_ns
     for (process, _), stack in stacks.items():
         unmatched[process] += sum(item.is_operator for item in stack)
-    return found, unmatched
+    return operators, unmatched
 
 
 def _sums(slices: Sequence[_Slice]) -> tuple[OperatorSlices, ...]:
     all_ns = sum(item.duration_ns - item.inner_ns for item in slices)
-    found = []
-    for full_name, own in grouped(slices, lambda item: item.name).items():
+    rows = []
+    for full_name, group in grouped(slices, lambda item: item.name).items():
         match = _OPERATOR.fullmatch(full_name)
         assert match is not None, "only operators' slices are summed"
-        self_ns = sum(item.duration_ns - item.inner_ns for item in own)
-        found.append(
+        self_ns = sum(item.duration_ns - item.inner_ns for item in group)
+        rows.append(
             OperatorSlices(
                 name=match["name"],
                 node=int(match["node"]),
                 subgraph=int(match["subgraph"]),
-                count=len(own),
-                total_us=sum(item.duration_ns for item in own) / 1000,
+                count=len(group),
+                total_us=sum(item.duration_ns for item in group) / 1000,
                 self_us=self_ns / 1000,
                 share=self_ns / all_ns if all_ns else 0.0,
             )
         )
-    return tuple(sorted(found, key=lambda own: (-own.self_us, own.subgraph, own.node, own.name)))
+    return tuple(sorted(rows, key=lambda row: (-row.self_us, row.subgraph, row.node, row.name)))

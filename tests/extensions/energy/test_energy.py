@@ -16,10 +16,10 @@ from orchestrator.extensions.energy.figure import (
     Inferences,
     Marks,
     NoEnergyError,
-    gauge_of,
-    of_battery,
-    of_rails,
-    part_of,
+    detect_gauge,
+    battery_energy,
+    rails_energy,
+    rail_part,
 )
 from orchestrator.records.case import Pass, RunId
 from orchestrator.records.run import RunRecord
@@ -54,7 +54,7 @@ def counter(
 
 def test_net_energy_is_the_works_less_the_rests() -> None:
     rails = {"S2M_VDD_CPUCL2": counter(0.0, 2.0), "S5M_VDD_INT": counter(0.2, 0.3)}
-    figure = of_rails(rails, MARKS, INFERENCES)
+    figure = rails_energy(rails, MARKS, INFERENCES)
     assert figure.net_uj == pytest.approx(2.1 * 0.01 * 1e6, rel=1e-6)
     assert figure.gross_uj == pytest.approx(2.3 * 0.01 * 1e6, rel=1e-6)
     assert figure.rest_w == pytest.approx((0.2, 0.2))
@@ -68,9 +68,9 @@ def test_only_the_chips_own_rails_are_summed_and_none_twice() -> None:
         "S1M_VDD_MIF": "memory", "S4S_VDD2H_MEM": "memory", "S5M_VDD_INT": "fabric", "S5M_VDD_DSU": "fabric",
         "VSYS_PWR_DISPLAY": "", "VSYS_PWR_WLAN_BT": "", "S6M_LLDO1": "", "L15M_LDO": "", "VSYS_PWR_MODEM": "",
     }  # fmt: skip
-    assert {name: part_of(name) for name in names} == names
+    assert {name: rail_part(name) for name in names} == names
     rails = {"S4M_VDD_CPUCL0": counter(0.1, 1.1), "VSYS_PWR_DISPLAY": counter(1.0, 9.0)}
-    figure = of_rails(rails, MARKS, INFERENCES)
+    figure = rails_energy(rails, MARKS, INFERENCES)
     assert figure.rails == ("S4M_VDD_CPUCL0",)
     assert figure.net_uj == pytest.approx(10_000.0)
 
@@ -85,7 +85,7 @@ def test_only_the_chips_own_rails_are_summed_and_none_twice() -> None:
             "none of the phone's 1 rails is known to feed the chip",
         ),
         ({"S4M_VDD_CPUCL0": counter(0.1, 1.0, after_w=0.4)}, "", "the rests differ too much"),
-        ({"S4M_VDD_CPUCL0": counter(1.0, 1.0)}, "", "the work took no more"),
+        ({"S4M_VDD_CPUCL0": counter(1.0, 1.0)}, "", "the work drew no more"),
         ({"S4M_VDD_CPUCL0": counter(0.1, 1.0)[:200]}, "", "weren't read during the whole run"),
         (
             {
@@ -102,7 +102,7 @@ def test_what_isnt_known_is_no_figure(
     rails: dict[str, list[tuple[float, float]]], wanted: str, why: str
 ) -> None:
     with pytest.raises(NoEnergyError, match=why):
-        of_rails(rails, MARKS, INFERENCES, wanted=wanted)
+        rails_energy(rails, MARKS, INFERENCES, part=wanted)
 
 
 def test_too_short_is_no_figure() -> None:
@@ -110,11 +110,11 @@ def test_too_short_is_no_figure() -> None:
     with pytest.raises(
         NoEnergyError, match=r"the inferences took 20\.0 s; 30 s are needed with the rails"
     ):
-        of_rails(rails, MARKS, Inferences(count=2000, period_s=0.01))
+        rails_energy(rails, MARKS, Inferences(count=2000, period_s=0.01))
     with pytest.raises(NoEnergyError, match=r"the shorter rest took 10\.0 s; 30 s"):
-        of_rails(rails, replace(MARKS, rest_s=120.0), INFERENCES)
+        rails_energy(rails, replace(MARKS, rest_s=120.0), INFERENCES)
     with pytest.raises(NoEnergyError, match=r"took 60\.0 s, and the program 34\.0 s"):
-        of_rails(rails, MARKS, Inferences(count=6000, period_s=0.01))
+        rails_energy(rails, MARKS, Inferences(count=6000, period_s=0.01))
 
 
 LONG = Marks(rest_s=0.0, work_s=60.0, end_s=390.0, over_s=450.0)
@@ -148,7 +148,7 @@ def battery(scale: float, *, step_s: float = 0.5, charge: bool = True) -> list[B
 def test_unit_and_sign_of_the_current_are_found_out(
     scale: float, unit_ua: float, discharging: int
 ) -> None:
-    figure = of_battery(battery(scale), LONG, MANY, is_charged=False)
+    figure = battery_energy(battery(scale), LONG, MANY, is_charged=False)
     assert figure.gauge is not None
     assert (figure.gauge.unit_ua, figure.gauge.discharging, figure.gauge.period_s) == (
         unit_ua,
@@ -161,24 +161,24 @@ def test_unit_and_sign_of_the_current_are_found_out(
 
 def test_a_current_that_nothing_confirms_is_graded_so() -> None:
     assert (
-        of_battery(battery(1, charge=False), LONG, MANY, is_charged=False).grade
+        battery_energy(battery(1, charge=False), LONG, MANY, is_charged=False).grade
         is EnergyGrade.UNVERIFIED
     )
     halved = [replace(item, current=item.current / 2) for item in battery(1)]
-    assert not gauge_of(halved[200:700]).is_verified
+    assert not detect_gauge(halved[200:700]).is_verified
 
 
 def test_a_battery_that_tells_nothing_gives_no_figure() -> None:
     with pytest.raises(NoEnergyError, match="was being charged"):
-        of_battery(battery(1), LONG, MANY, is_charged=True)
-    with pytest.raises(NoEnergyError, match="tells no current: 1 "):
-        of_battery(battery(1e-6), LONG, MANY, is_charged=False)
+        battery_energy(battery(1), LONG, MANY, is_charged=True)
+    with pytest.raises(NoEnergyError, match="reports no current: 1 "):
+        battery_energy(battery(1e-6), LONG, MANY, is_charged=False)
     with pytest.raises(
-        NoEnergyError, match=r"told 65 values in 325 s; 100 are needed.*550 s \(min_secs\)"
+        NoEnergyError, match=r"reported 65 values in 325 s; 100 are needed.*550 s \(min_secs\)"
     ):
-        of_battery(battery(1, step_s=5.0), LONG, MANY, is_charged=False)
-    with pytest.raises(NoEnergyError, match="told nothing"):
-        of_battery([], LONG, MANY, is_charged=False)
+        battery_energy(battery(1, step_s=5.0), LONG, MANY, is_charged=False)
+    with pytest.raises(NoEnergyError, match="reported nothing"):
+        battery_energy([], LONG, MANY, is_charged=False)
 
 
 def test_blocks_have_an_interval_and_rounds_are_pairs() -> None:
@@ -237,14 +237,14 @@ def in_turns(
         (2 * turn_s * number + turn_s, 2 * turn_s * number) for number in reversed(range(count))
     )
     inferences = Inferences(
-        count=100 * count, period_s=turn_s / 100, length_s=length_s, own=own, is_alone=is_alone
+        count=100 * count, period_s=turn_s / 100, length_s=length_s, spans=own, is_alone=is_alone
     )
     return {"S2M_VDD_CPUCL2": found}, inferences, marks
 
 
 def test_turns_are_told_from_what_is_done_between_them() -> None:
     rails, inferences, marks = in_turns(6.0)
-    figure = of_rails(rails, marks, inferences)
+    figure = rails_energy(rails, marks, inferences)
     assert figure.work_w == pytest.approx(3.0, rel=1e-6)
     assert figure.net_uj == pytest.approx(2.0 * 0.06 * 1e6, rel=1e-6)
 
@@ -252,9 +252,9 @@ def test_turns_are_told_from_what_is_done_between_them() -> None:
 def test_turns_that_are_too_short_have_no_figure_unless_nothing_else_is_done() -> None:
     rails, inferences, marks = in_turns(2.5, count=8)
     with pytest.raises(NoEnergyError, match=r"took 2\.5 s at a time.*4 s are needed"):
-        of_rails(rails, marks, inferences)
+        rails_energy(rails, marks, inferences)
     rails, inferences, marks = in_turns(2.5, count=8, is_alone=True)
-    assert of_rails(rails, marks, inferences).work_w == pytest.approx(4.0, rel=0.02)
+    assert rails_energy(rails, marks, inferences).work_w == pytest.approx(4.0, rel=0.02)
 
 
 @pytest.mark.parametrize(("net_uj", "is_told"), [(14_000.0, True), (10_050.0, False)])
