@@ -174,15 +174,15 @@ class SubgraphPlan:
         name: str,
     ) -> PlanNode:
         inside = set(run)
-        written = {t for node_id in run for t in self.nodes[node_id].outputs}
+        produced = {t for node_id in run for t in self.nodes[node_id].outputs}
         read = {t for node_id in run for t in self.nodes[node_id].inputs if t >= 0}
         outputs = {
-            t for t in written if t in self.subgraph.outputs or consumers.get(t, set()) - inside
+            t for t in produced if t in self.subgraph.outputs or consumers.get(t, set()) - inside
         }
         return PlanNode(
             node_id=len(self.nodes),
             name=name,
-            inputs=tuple(sorted(read - written)),
+            inputs=tuple(sorted(read - produced)),
             outputs=tuple(sorted(outputs)),
             delegate=delegate,
             replaced=tuple(run),

@@ -58,8 +58,8 @@ class Fault:
     def __post_init__(self) -> None:
         note = FAULT_NOTES[self.kind]
         for name in self.args.keys() - note.args.keys():
-            known = ", ".join(note.args) or "none"
-            raise UsageError(f"fault {self.kind} has no setting {name!r}; its settings: {known}")
+            settings = ", ".join(note.args) or "none"
+            raise UsageError(f"fault {self.kind} has no setting {name!r}; its settings: {settings}")
         if self.moment and self.moment not in note.moments:
             has = ", ".join(note.moments) or "none"
             raise UsageError(
@@ -119,7 +119,7 @@ def parse_fault(kind: str, settings: Sequence[str] = ()) -> Fault:
     Raises UsageError naming what can't be used.
     """
     try:
-        known = FaultKind(kind)
+        fault_kind = FaultKind(kind)
     except ValueError:
         raise UsageError(
             f"there is no fault {kind!r}; the faults: {', '.join(FaultKind)}"
@@ -130,7 +130,7 @@ def parse_fault(kind: str, settings: Sequence[str] = ()) -> Fault:
         name, equals, text = setting.partition("=")
         if not equals:
             raise UsageError(f"fault {kind}: {setting!r} isn't name=value")
-        form = _FORMS.get(name) or type(FAULT_NOTES[known].args.get(name, ""))
+        form = _FORMS.get(name) or type(FAULT_NOTES[fault_kind].args.get(name, ""))
         try:
             value = form(text)
         except ValueError:
@@ -139,7 +139,7 @@ def parse_fault(kind: str, settings: Sequence[str] = ()) -> Fault:
             fields["at_bytes" if name == "bytes" else name] = value
         else:
             args[name] = value
-    return Fault(kind=known, args=args, **fields)
+    return Fault(kind=fault_kind, args=args, **fields)
 
 
 #: The settings that every fault has.
@@ -224,14 +224,14 @@ class FaultTable:
     def remove(self, fault_id: int) -> Fault | None:
         """Take a fault out of the table again; return it, or None when it is no longer there."""
         with self._lock:
-            found = next((w for w in self._waiting if w.fault.fault_id == fault_id), None)
-            if found is None:
+            entry = next((w for w in self._waiting if w.fault.fault_id == fault_id), None)
+            if entry is None:
                 return None
-            self._waiting.remove(found)
-            handlers = self._handlers.get(found.fault.kind)
+            self._waiting.remove(entry)
+            handlers = self._handlers.get(entry.fault.kind)
         if handlers is not None:
-            handlers[1](found.fault)
-        return found.fault
+            handlers[1](entry.fault)
+        return entry.fault
 
     def clear(self) -> Sequence[Fault]:
         """Remove every fault; return them."""
@@ -276,8 +276,8 @@ class FaultTable:
         Faults tied to a byte count are left to :meth:`advance`.
         """
         with self._lock:
-            found = next(self._meant(kind, moment, subject, counting=False), None)
-            return self._fire(found) if found else None
+            entry = next(self._meant(kind, moment, subject, counting=False), None)
+            return self._fire(entry) if entry else None
 
     def advance(
         self, kind: FaultKind, count_bytes: int, moment: str = "", *, subject: str = ""
@@ -295,9 +295,9 @@ class FaultTable:
             passing, stopping = count_bytes, None
             concerned = tuple(self._meant(kind, moment, subject))
             for waiting in concerned:
-                left = waiting.bytes_left or 0
-                if left < passing:
-                    passing, stopping = left, waiting
+                bytes_left = waiting.bytes_left or 0
+                if bytes_left < passing:
+                    passing, stopping = bytes_left, waiting
             for waiting in concerned:
                 if waiting.bytes_left is not None:
                     waiting.bytes_left = max(0, waiting.bytes_left - passing)
@@ -343,11 +343,11 @@ class FaultTable:
         fault = waiting.fault
         if fault.times == 0:
             return fault
-        left = fault.times_left - 1
-        if left == 0:
+        times_left = fault.times_left - 1
+        if times_left == 0:
             self._waiting.remove(waiting)
         else:
-            waiting.fault = dataclasses.replace(fault, times=left)
+            waiting.fault = dataclasses.replace(fault, times=times_left)
             waiting.bytes_left = fault.at_bytes
         return fault
 

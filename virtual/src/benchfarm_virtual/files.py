@@ -75,7 +75,7 @@ def _held(node: Node) -> HeldFile | Folder:
     raise file_error(errno.EROFS)
 
 
-def _stat_of(node: Node) -> FileStat:
+def _file_stat(node: Node) -> FileStat:
     match node:
         case HeldFile():
             kind, size_bytes = stat.S_IFREG, len(node.data)
@@ -163,9 +163,9 @@ class PhoneTree:
         """
         folder = self.root
         for name in path.strip("/").split("/"):
-            found = folder.nodes.setdefault(name, Folder(mode, uid, fixed=False))
-            assert isinstance(found, Folder)
-            folder = found
+            node = folder.nodes.setdefault(name, Folder(mode, uid, fixed=False))
+            assert isinstance(node, Folder)
+            folder = node
         return folder
 
     def _find(self, path: str, *, follow: bool = True, operation: str = "stat") -> _Place:
@@ -199,20 +199,20 @@ class PhoneTree:
                     node = nodes[-1]
                 continue
             _check(node, 1)
-            found = node.child(name)
-            if found is None:
+            child = node.child(name)
+            if child is None:
                 if todo:
                     raise file_error(errno.ENOENT)
                 return _Place((*names, name), node, None)
-            if isinstance(found, LinkNode) and (follow or todo or is_folder):
-                if found.target.startswith("/"):
+            if isinstance(child, LinkNode) and (follow or todo or is_folder):
+                if child.target.startswith("/"):
                     names.clear()
                     del nodes[1:]
                     node = self.root
-                todo += [part for part in reversed(found.target.split("/")) if part and part != "."]
+                todo += [part for part in reversed(child.target.split("/")) if part and part != "."]
                 continue
             names.append(name)
-            node = found
+            node = child
             nodes.append(node)
         if is_folder and not isinstance(node, Folder):
             raise file_error(errno.ENOTDIR)
@@ -222,7 +222,7 @@ class PhoneTree:
 
     def stat(self, path: str, *, follow: bool = True) -> FileStat:
         """Return what the path is; raise PhoneFileError (ENOENT, EACCES ...)."""
-        return _stat_of(self._find(path, follow=follow).there())
+        return _file_stat(self._find(path, follow=follow).there())
 
     def find(self, path: str, *, follow: bool = True) -> FileStat | None:
         """Return what the path is, None where nothing is or may be looked at."""
@@ -288,12 +288,12 @@ class PhoneTree:
             nonlocal place
             size = min(len(data), self._passing(path, len(data)))
             with file.lock:
-                at = len(file.data) if append else place
-                growth = max(0, at + size - len(file.data))
+                start = len(file.data) if append else place
+                growth = max(0, start + size - len(file.data))
                 size = max(0, size - growth + self.storage.take_most(growth))
-                file.data += bytes(max(0, at - len(file.data)))
-                file.data[at : at + size] = data[:size]
-                place = at + size
+                file.data += bytes(max(0, start - len(file.data)))
+                file.data[start : start + size] = data[:size]
+                place = start + size
                 file.mtime_s = time.time()
             if size < len(data):
                 raise file_error(errno.ENOSPC)
@@ -311,10 +311,10 @@ class PhoneTree:
         with self._changing:
             for count in range(1, len(parts) + 1):
                 above = "/".join(parts[:count]) or "/"
-                found = self.find(above)
-                if found is None:
+                file_stat = self.find(above)
+                if file_stat is None:
                     self.make_folder(above)
-                elif not stat.S_ISDIR(found.mode):
+                elif not stat.S_ISDIR(file_stat.mode):
                     raise file_error(errno.EEXIST if count == len(parts) else errno.ENOTDIR)
 
     def make_folder(self, path: str) -> None:

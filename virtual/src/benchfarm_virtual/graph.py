@@ -165,8 +165,8 @@ def read_graph(data: bytes) -> Graph:
     would refuse.
     """
     sha256 = hashlib.sha256(data).hexdigest()
-    if (known := _cache.get(sha256)) is not None:
-        return known
+    if (cached := _cache.get(sha256)) is not None:
+        return cached
     try:
         graph = _read(data, sha256)
     except _DAMAGE as error:
@@ -200,28 +200,28 @@ def _data_bytes(buffer: schema.BufferT) -> int:
 
 
 def _subgraph(
-    found: schema.SubGraphT, codes: Sequence[schema.OperatorCodeT], sizes: list[int]
+    subgraph: schema.SubGraphT, codes: Sequence[schema.OperatorCodeT], sizes: list[int]
 ) -> Subgraph:
-    operators = tuple(_operator(item, codes[item.opcodeIndex]) for item in found.operators or ())
+    operators = tuple(_operator(item, codes[item.opcodeIndex]) for item in subgraph.operators or ())
     return Subgraph(
-        name=_text(found.name),
-        tensors=tuple(_tensor(item, sizes) for item in found.tensors or ()),
-        inputs=_numbers(found.inputs),
-        outputs=_numbers(found.outputs),
+        name=_text(subgraph.name),
+        tensors=tuple(_tensor(item, sizes) for item in subgraph.tensors or ()),
+        inputs=_numbers(subgraph.inputs),
+        outputs=_numbers(subgraph.outputs),
         operators=operators,
     )
 
 
-def _tensor(found: schema.TensorT, sizes: list[int]) -> Tensor:
-    type_name = _names("TensorType").get(found.type)
+def _tensor(tensor: schema.TensorT, sizes: list[int]) -> Tensor:
+    type_name = _names("TensorType").get(tensor.type)
     if type_name is None:
-        raise ValueError(f"tensor type {found.type}")
+        raise ValueError(f"tensor type {tensor.type}")
     return Tensor(
-        name=_text(found.name),
+        name=_text(tensor.name),
         type_name=type_name,
         element_bytes=_element_bytes(type_name),
-        shape=_numbers(found.shape),
-        data_bytes=sizes[found.buffer] if found.buffer else 0,
+        shape=_numbers(tensor.shape),
+        data_bytes=sizes[tensor.buffer] if tensor.buffer else 0,
     )
 
 
@@ -231,21 +231,21 @@ def _element_bytes(type_name: str) -> float | None:
     return int(bits[0]) / 8 if bits else {"BOOL": 1.0, "RESOURCE": 8.0}.get(type_name)
 
 
-def _operator(found: schema.OperatorT, opcode: schema.OperatorCodeT) -> Operator:
+def _operator(operator: schema.OperatorT, opcode: schema.OperatorCodeT) -> Operator:
     # Old files have the code in a signed byte, new ones in an int32; the larger of the two counts.
     code = max(opcode.deprecatedBuiltinCode, opcode.builtinCode)
     name = _names("BuiltinOperator").get(code, f"UNKNOWN {code}")
     return Operator(
         code=code,
         name=_text(opcode.customCode) if name == "CUSTOM" else name,
-        inputs=_numbers(found.inputs),
-        outputs=_numbers(found.outputs),
+        inputs=_numbers(operator.inputs),
+        outputs=_numbers(operator.outputs),
     )
 
 
-def _numbers(found: Iterable[int] | None) -> tuple[int, ...]:
-    return () if found is None else tuple(map(int, found))
+def _numbers(values: Iterable[int] | None) -> tuple[int, ...]:
+    return () if values is None else tuple(map(int, values))
 
 
-def _text(found: bytes | None) -> str:
-    return (found or b"").decode("utf-8", "backslashreplace")
+def _text(value: bytes | None) -> str:
+    return (value or b"").decode("utf-8", "backslashreplace")

@@ -72,7 +72,7 @@ class VirtualHardware:
         self._works: list[Work] = []
         #: The shares of the cores' time that they ask for, all together; cores without any aren't
         #: in it.
-        self._wanted: dict[int, float] = {}
+        self._demand: dict[int, float] = {}
         self._process_numbers = itertools.count(1)
         self._busy_s = 0.0
         #: Time in which heat (or a fault) held a clock down while there was work.
@@ -105,7 +105,7 @@ class VirtualHardware:
         work = Work(tuple(cpus), **load)
         with self._changing():
             self._works.append(work)
-            self._count_wanted()
+            self._sum_demand()
             if not work.memory_share:
                 self._make_room(work)
         return work
@@ -120,11 +120,11 @@ class VirtualHardware:
             fills = other.pid and other.memory_share
             if fills and not set(other.cpus).isdisjoint(work.cpus):
                 other.cpus = (self._idlest(),)
-                self._count_wanted()
+                self._sum_demand()
 
     def begin_spin(self, pid: int, *, memory_share: float = 0.0) -> Work:
         """Register a process that keeps one core busy: the fastest of those with the least to do."""
-        with self._looking():
+        with self._updated():
             return self.begin_work([self._idlest()], pid=pid, memory_share=memory_share)
 
     @contextlib.contextmanager
@@ -145,7 +145,7 @@ class VirtualHardware:
 
     def _idlest(self) -> int:
         return min(
-            (self._wanted.get(cpu, 0.0), -spec.watts, cpu)
+            (self._demand.get(cpu, 0.0), -spec.watts, cpu)
             for spec in self.profile.clusters
             for cpu in spec.cpus
         )[2]
@@ -155,19 +155,19 @@ class VirtualHardware:
         with self._changing():
             if work in self._works:
                 self._works.remove(work)
-            self._count_wanted()
+            self._sum_demand()
 
     def core_shares(self, work: Work | None = None) -> dict[int, float]:
         """Return, per core, its speed under load as a share of its highest, divided among those who
         use it.
         """
-        with self._looking():
-            others = [other for other in self._works if other is not work]
+        with self._updated():
+            other_works = [other for other in self._works if other is not work]
             shares = {}
             for clocks in self._clocks:
                 for cpu in clocks.cpus:
                     shares[cpu] = clocks.share / (
-                        1.0 + sum(other.cpu_share for other in others if cpu in other.cpus)
+                        1.0 + sum(other.cpu_share for other in other_works if cpu in other.cpus)
                     )
             return shares
 
@@ -178,21 +178,21 @@ class VirtualHardware:
 
     def gpu_share(self, work: Work | None = None) -> float:
         """Return the GPU's speed as a share of its highest, divided among those who use it."""
-        with self._looking():
-            others = sum(other.gpu_share for other in self._works if other is not work)
-            return self._gpu_speed() / (1.0 + others)
+        with self._updated():
+            other_share = sum(other.gpu_share for other in self._works if other is not work)
+            return self._gpu_speed() / (1.0 + other_share)
 
     # The contract
     # -----------------------------------------------------------------------------------------------------
 
     def clusters(self) -> Sequence[Clocks]:
         """Return the clusters' clocks, little cores first, as they are now."""
-        with self._looking():
+        with self._updated():
             return self._clocks
 
     def gpu(self) -> Clocks | None:
         """Return the GPU's clocks as they are now, None for a phone without one."""
-        with self._looking():
+        with self._updated():
             return self._gpu
 
     def gpu_load(self) -> float:
@@ -202,7 +202,7 @@ class VirtualHardware:
 
     def zones(self) -> Sequence[ThermalZone]:
         """Return the thermal zones."""
-        with self._looking():
+        with self._updated():
             heats = {
                 "soc": self._heat.soc_c,
                 "gpu": self._heat.body_c + 0.8 * self._heat.soc_rise_c,
@@ -219,14 +219,14 @@ class VirtualHardware:
 
     def thermal_status(self) -> int:
         """Return 0 (none) to 6 (shutdown), by the skin's temperature."""
-        with self._looking():
+        with self._updated():
             return sum(
                 1 for limit_c in self.profile.thermal.status_c if self._heat.body_c >= limit_c
             )
 
     def battery(self) -> Battery:
         """Return the battery's state."""
-        with self._looking():
+        with self._updated():
             full_uah = self.profile.battery_mah * 1000
             level = max(0, min(100, round(100 * self._charge_uah / full_uah)))
             return Battery(
@@ -241,18 +241,18 @@ class VirtualHardware:
         """Return the energy of each supply rail since boot in microjoules; none for a phone that
         doesn't tell it.
         """
-        with self._looking():
-            found = {}
+        with self._updated():
+            energy_uj = {}
             for name, feeds in self.profile.rails.items():
                 part, _, share = feeds.partition(":")
-                found[name] = round(1e6 * self._joules.get(part, 0.0) * float(share or 1.0))
-            return found
+                energy_uj[name] = round(1e6 * self._joules.get(part, 0.0) * float(share or 1.0))
+            return energy_uj
 
     def gauge(self) -> tuple[int, int, int]:
         """Return the battery's current in the gauge's own unit, its voltage in uV, and its charge
         in uAh.
         """
-        with self._looking():
+        with self._updated():
             at_s, charge_uah, current_ua = self._gauge
             since_s = self._at_s - at_s
             if since_s >= _GAUGE_S:
@@ -272,19 +272,19 @@ class VirtualHardware:
 
     def busy_s(self) -> float:
         """Return the seconds of all cores together that loads have used since boot."""
-        with self._looking():
+        with self._updated():
             return self._busy_s
 
     def cpu_s(self, pid: int) -> float:
         """Return the processor time of one process, also after its end."""
-        with self._looking():
+        with self._updated():
             return self._cpu_s.get(pid, 0.0)
 
     def throttled_s(self) -> float:
         """Return for how long clocks were held down while there was work: the truth that judges are
         tested with.
         """
-        with self._looking():
+        with self._updated():
             return self._throttled_s
 
     def hold_clocks(self, steps: int) -> None:
@@ -325,7 +325,7 @@ class VirtualHardware:
         """Forget loads, settings and counters; heat and charge stay."""
         with self._changing():
             self._works.clear()
-            self._count_wanted()
+            self._sum_demand()
             self._busy_s = 0.0
             self._joules.clear()
             self._cpu_s.clear()
@@ -345,14 +345,14 @@ class VirtualHardware:
         full_uah = self.profile.battery_mah * 1000
         return 3.5 + 0.008 * max(0, min(100, round(100 * self._charge_uah / full_uah)))
 
-    def _watts_of_parts(self) -> dict[str, float]:
+    def _part_watts(self) -> dict[str, float]:
         """Return what each part takes: idle, clusters by name, gpu, accelerator."""
         watts = {"idle": self.profile.thermal.idle_watts}
         if not self._works:
             return watts
-        wanted = self._wanted
+        demand = self._demand
         for spec, clocks in zip(self.profile.clusters, self._clocks, strict=True):
-            busy = sum(min(1.0, wanted.get(cpu, 0.0)) for cpu in spec.cpus)
+            busy = sum(min(1.0, demand.get(cpu, 0.0)) for cpu in spec.cpus)
             if busy:
                 watts[spec.name] = busy * spec.watts * clocks.share**_POWER_EXPONENT
         if self.profile.gpu is not None and (busy := self.gpu_load()):
@@ -367,7 +367,7 @@ class VirtualHardware:
         return 0.0 if full and net > 0 else net
 
     @contextlib.contextmanager
-    def _looking(self) -> Iterator[None]:
+    def _updated(self) -> Iterator[None]:
         """Hold the state as it is now, at most a tick old."""
         with self._lock:
             if not 0 <= self._time.uptime_s() - self._at_s < _TICK_S:
@@ -398,10 +398,10 @@ class VirtualHardware:
         return self._heat.is_near_rest and not any(clocks.steps_down for clocks in self._clocks)
 
     def _step(self, step_s: float) -> None:
-        parts = self._watts_of_parts()
+        parts = self._part_watts()
         watts = sum(parts.values())
-        for part, own in parts.items():
-            self._joules[part] = self._joules.get(part, 0.0) + own * step_s
+        for part, part_watts in parts.items():
+            self._joules[part] = self._joules.get(part, 0.0) + part_watts * step_s
         for clocks in self._all_clocks():
             clocks.held_s[clocks.current_khz] += step_s
         self._count(step_s)
@@ -416,20 +416,20 @@ class VirtualHardware:
             return
         if any(clocks.cooling_steps for clocks in self._clocks):
             self._throttled_s += step_s
-        wanted = self._wanted
-        self._busy_s += step_s * sum(min(1.0, share) for share in wanted.values())
+        demand = self._demand
+        self._busy_s += step_s * sum(min(1.0, share) for share in demand.values())
         for work in self._works:
-            used = sum(work.cpu_share / max(1.0, wanted[cpu]) for cpu in work.cpus)
+            used = sum(work.cpu_share / max(1.0, demand[cpu]) for cpu in work.cpus)
             self._cpu_s[work.pid] = self._cpu_s.get(work.pid, 0.0) + step_s * used
 
-    def _count_wanted(self) -> None:
+    def _sum_demand(self) -> None:
         """Take note of other loads than before."""
-        self._wanted = {}
+        self._demand = {}
         for work in self._works:
             for cpu in work.cpus:
-                self._wanted[cpu] = self._wanted.get(cpu, 0.0) + work.cpu_share
+                self._demand[cpu] = self._demand.get(cpu, 0.0) + work.cpu_share
         for clocks in self._clocks:
-            clocks.busy = not self._wanted.keys().isdisjoint(clocks.cpus)
+            clocks.busy = not self._demand.keys().isdisjoint(clocks.cpus)
         if self._gpu is not None:
             self._gpu.busy = self.gpu_load() > 0
 

@@ -150,7 +150,7 @@ def lab_request(
     all, after which nobody knows whether the request was done.
     """
     info = read_lab(state_dir)
-    who = f"the virtual lab (pid {info.pid})"
+    lab = f"the virtual lab (pid {info.pid})"
     line = json.dumps({**request, "token": info.token}).encode() + b"\n"
     try:
         with socket.create_connection((_LOOPBACK, info.control_port), timeout=timeout_s) as sock:
@@ -158,11 +158,11 @@ def lab_request(
             with sock.makefile("rb") as reader:
                 answer = json.loads(reader.readline() or b"null")
     except TimeoutError:
-        raise DeviceTimeoutError(f"{who} didn't answer within {timeout_s:g} s") from None
+        raise DeviceTimeoutError(f"{lab} didn't answer within {timeout_s:g} s") from None
     except (OSError, ValueError) as fault:
-        raise LinkLostError(f"{who} can't be asked: {fault}") from None
+        raise LinkLostError(f"{lab} can't be asked: {fault}") from None
     if not isinstance(answer, dict):
-        raise LinkLostError(f"{who} ended before it answered")
+        raise LinkLostError(f"{lab} ended before it answered")
     if not answer.get("ok"):
         kind: type[LabError] = UsageError if answer.get("error") == "usage" else DeviceError
         raise kind(str(answer.get("message", "")), hint=str(answer.get("hint", "")))
@@ -206,8 +206,8 @@ def _read_state(state_dir: Path) -> LabInfo | None:
             LabPhone(**{name: phone[name] for name in ("serial", "address", "profile")})
             for phone in state["phones"]
         )
-        told = {name: state[name] for name in ("pid", "control_port", "token")}
-        return LabInfo(state_dir=state_dir, phones=phones, **told)
+        fields = {name: state[name] for name in ("pid", "control_port", "token")}
+        return LabInfo(state_dir=state_dir, phones=phones, **fields)
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

@@ -93,11 +93,11 @@ def place_threads(
     allowed = [
         cpu for cluster in reversed(profile.clusters) for cpu in cluster.cpus if affinity >> cpu & 1
     ]
-    wanted = max(1, threads)
-    chosen = allowed[:wanted]
+    count = max(1, threads)
+    chosen = allowed[:count]
     unpinned = len(allowed) == profile.cpu_count
     little = profile.clusters[0].cpus
-    if unpinned and group == "shell" and stray_draw < profile.scheduling.shell_stray and wanted > 1:
+    if unpinned and group == "shell" and stray_draw < profile.scheduling.shell_stray and count > 1:
         chosen = [*chosen[:-1], little[0]] if little[0] not in chosen else chosen
     return tuple(chosen)
 
@@ -295,14 +295,14 @@ class Noise:
         random = self._random
         self._drift = 0.97 * self._drift + float(random.normal(0.0, 0.0018))
         level = base_us * self.process_factor * math.exp(self._drift)
-        spread = 1.0 + 0.004 * random.standard_gamma(1.5, count)
+        factors = 1.0 + 0.004 * random.standard_gamma(1.5, count)
         late = random.random(count) < 0.03
         hits = int(late.sum())
         if hits:
             # Interrupts and other threads: mostly a few per cent, now and then a lot more (Pareto
             # tail).
-            spread[late] += np.minimum(4.0, 0.03 * random.pareto(1.6, hits) + 0.02)
-        latencies = level * spread
+            factors[late] += np.minimum(4.0, 0.03 * random.pareto(1.6, hits) + 0.02)
+        latencies = level * factors
         if hits:
             latencies[late] += random.exponential(25.0, hits)
         return np.asarray(np.floor(latencies + random.random(count) * 0.999), dtype=np.int64)

@@ -65,7 +65,7 @@ def find_program(system: PhoneSystem, name: str, *, path: str) -> str | None:
         return name
     for folder in path.split(":"):
         candidate = f"{folder}/{name}"
-        if _own_command(system, candidate) is not None or system.files.may(candidate, 1):
+        if _phone_command(system, candidate) is not None or system.files.may(candidate, 1):
             return candidate
     return None
 
@@ -97,13 +97,13 @@ def launch(request: Launch) -> int:
 
 
 def _run(request: Launch, path: str) -> int:
-    command = _own_command(request.system, path)
+    command = _phone_command(request.system, path)
     if command is not None:
         invocation = Invocation(request)
         try:
-            told = command(invocation)
+            result = command(invocation)
             invocation.out.flush()
-            status = int(invocation.failed) if told is None else told
+            status = int(invocation.failed) if result is None else result
         except CommandFaultError as exc:
             invocation.complain(str(exc))
             status = exc.code
@@ -118,14 +118,14 @@ def _run(request: Launch, path: str) -> int:
         return status & 0xFF
     full = path if path.startswith("/") else f"{request.cwd}/{path}"
     try:
-        found = request.system.files.stat(full)
+        file_stat = request.system.files.stat(full)
     except PhoneFileError as exc:
         if exc.errno == errno.EACCES:
             raise LaunchFaultError(
                 f"{request.argv[0]}: can't execute: Permission denied", 126
             ) from exc
         raise LaunchFaultError(f"{request.argv[0]}: inaccessible or not found", 127) from exc
-    if stat.S_ISDIR(found.mode):
+    if stat.S_ISDIR(file_stat.mode):
         raise LaunchFaultError(f"{request.argv[0]}: can't execute: Is a directory", 126)
     if not request.system.files.may(full, 1):
         raise LaunchFaultError(f"{request.argv[0]}: can't execute: Permission denied", 126)
@@ -136,7 +136,7 @@ def _run(request: Launch, path: str) -> int:
     return _run_script(request, full)
 
 
-def _own_command(system: PhoneSystem, path: str) -> CommandFunction | None:
+def _phone_command(system: PhoneSystem, path: str) -> CommandFunction | None:
     folder, _, name = path.rpartition("/")
     return find_command(name, system.props) if folder in _COMMAND_FOLDERS else None
 

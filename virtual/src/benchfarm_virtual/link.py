@@ -171,10 +171,10 @@ class Connection:
 
     def _exactly(self, count: int) -> bytearray:
         data = bytearray(count)
-        left = memoryview(data)
+        remaining = memoryview(data)
         faults = self._link.faults
-        while left:
-            received = self._sock.recv_into(left[: self._link.portion(len(left))])
+        while remaining:
+            received = self._sock.recv_into(remaining[: self._link.portion(len(remaining))])
             if not received:
                 raise _WireError
             while not self._link.flows.wait(_HUNG_LOOK_S):
@@ -185,7 +185,7 @@ class Connection:
                 raise _WireError
             self._link.pace(received)
             faults.reach("", received, subject="up")
-            left = left[received:]
+            remaining = remaining[received:]
         return data
 
     def _on_packet(self, command: int, arg0: int, arg1: int, payload: bytearray) -> None:

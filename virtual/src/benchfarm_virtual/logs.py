@@ -76,14 +76,14 @@ class PhoneLogs:
 
     def entries(self, buffers: Sequence[str], after: int = 0) -> list[LogEntry]:
         """Return what is kept of some buffers, in order, after a number."""
-        found: list[LogEntry] = []
+        entries: list[LogEntry] = []
         with self._changed:
             for name in buffers:
                 for entry in reversed(self._rings[name]):
                     if entry.number <= after:
                         break
-                    found.append(entry)
-        return sorted(found, key=lambda entry: entry.number)
+                    entries.append(entry)
+        return sorted(entries, key=lambda entry: entry.number)
 
     def wait(
         self, buffers: Sequence[str], after: int, stopped: Callable[[], bool]

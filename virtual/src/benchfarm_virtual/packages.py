@@ -102,7 +102,9 @@ class PackageStore:
         if info is None:
             raise InstallRefusedError(f"INSTALL_PARSE_FAILED_NOT_APK: Failed to parse {stage}")
         old = self._packages.get(info.package)
-        last_uid = max((one.uid for one in self._packages.values()), default=_FIRST_UID - 1)
+        last_uid = max(
+            (installed.uid for installed in self._packages.values()), default=_FIRST_UID - 1
+        )
         package = InstalledPackage(
             info=info,
             uid=old.uid if old else last_uid + 1,
@@ -135,11 +137,11 @@ class PackageStore:
     def uninstall(self, package: str) -> bool:
         """Remove an app; False when it isn't there."""
         with self._lock:
-            found = self._packages.get(package)
-            if found is None:
+            installed = self._packages.get(package)
+            if installed is None:
                 return False
-            self._remove_tree(found.code_path.rsplit("/", 1)[0])
-            self._remove_tree(found.data_path)
+            self._remove_tree(installed.code_path.rsplit("/", 1)[0])
+            self._remove_tree(installed.data_path)
             del self._packages[package]
             return True
 
@@ -173,8 +175,8 @@ class ActivityService:
 
     def running(self, package: str) -> list[Process]:
         """Return an app's processes."""
-        found = self._system.packages.get(package)
-        if found is None:
+        installed = self._system.packages.get(package)
+        if installed is None:
             return []
         return [
             p
@@ -186,13 +188,15 @@ class ActivityService:
         """Start an activity, ``package/.Main``. Raises ActivityMissingError."""
         system = self._system
         package = component.partition("/")[0]
-        found = system.packages.get(package)
-        if found is None or component != found.component:
+        installed = system.packages.get(package)
+        if installed is None or component != installed.component:
             raise ActivityMissingError(component)
         system.state.wake()
-        process = system.processes.spawn([package], uid=found.uid, ppid=ZYGOTE_PID, group="top-app")
+        process = system.processes.spawn(
+            [package], uid=installed.uid, ppid=ZYGOTE_PID, group="top-app"
+        )
         self.log(
-            f"Start proc {process.pid}:{package}/u0a{found.uid - 10000} for top-activity {{{component}}}",
+            f"Start proc {process.pid}:{package}/u0a{installed.uid - 10000} for top-activity {{{component}}}",
         )
         request = Launch(
             system=system,
@@ -203,7 +207,7 @@ class ActivityService:
             fds=dict.fromkeys(range(3), null_file()),
         )
         call = Invocation(request)
-        program = system.shelf.activity(found.info, extras)
+        program = system.shelf.activity(installed.info, extras)
         process.computes = True
 
         def run() -> None:
@@ -218,7 +222,7 @@ class ActivityService:
                 status = 0
             finally:
                 if process.killed.is_set() and not process.done.is_set():
-                    self._gone(package, process)
+                    self._log_end(package, process)
                 system.processes.end(process, status)
 
         threading.Thread(target=run, daemon=True, name=f"phone-app-{process.pid}").start()
@@ -235,7 +239,7 @@ class ActivityService:
             process.done.wait(2.0)
             self._system.processes.end(process, 137)
 
-    def _gone(self, package: str, process: Process) -> None:
+    def _log_end(self, package: str, process: Process) -> None:
         self.log(f"Process {package} (pid {process.pid}) has died: fg  TOP ")
 
     def _died(self, package: str, process: Process, signal: int) -> None:
@@ -245,4 +249,4 @@ class ActivityService:
         process.signal = signal
         if signal != 9:  # what kills with SIGKILL writes about it itself
             log_tombstone(self._system.logs, process, signal)
-        self._gone(package, process)
+        self._log_end(package, process)

@@ -78,7 +78,7 @@ def benchmark_elf(
     none of.
     """
     note = FakeNote(program=program, version=version)
-    return _known_fake(note, PROGRAMS, abi, _NEEDED)
+    return _checked_fake(note, PROGRAMS, abi, _NEEDED)
 
 
 def library_elf(name: str, abi: str = "arm64-v8a", *, version: str = "virtual") -> bytes:
@@ -86,23 +86,23 @@ def library_elf(name: str, abi: str = "arm64-v8a", *, version: str = "virtual") 
 
     Libraries of one version belong together. Raises UsageError for another name or ABI.
     """
-    known = (*HEXAGON_LIBRARIES, *NPU_LIBRARIES, *LANGUAGE_MODEL_LIBRARIES)
+    names = (*HEXAGON_LIBRARIES, *NPU_LIBRARIES, *LANGUAGE_MODEL_LIBRARIES)
     note = FakeNote(program=name, version=version)
-    return _known_fake(note, known, abi, ("libc.so",))
+    return _checked_fake(note, names, abi, ("libc.so",))
 
 
-def _known_fake(note: FakeNote, known: Sequence[str], abi: str, needed: Sequence[str]) -> bytes:
-    for what, value, values in (("of", note.program, known), ("for ABI", abi, MACHINES)):
+def _checked_fake(note: FakeNote, names: Sequence[str], abi: str, needed: Sequence[str]) -> bytes:
+    for label, value, values in (("of", note.program, names), ("for ABI", abi, MACHINES)):
         if value not in values:
             raise UsageError(
-                f"there is no fake binary {what} {value!r}; there are: {', '.join(values)}"
+                f"there is no fake binary {label} {value!r}; there are: {', '.join(values)}"
             )
     return fake(note, abi, needed)
 
 
-def write_benchmark_elf(path: Path, *which: str, **settings: Any) -> Path:  # noqa: ANN401
+def write_benchmark_elf(path: Path, *names: str, **settings: Any) -> Path:  # noqa: ANN401
     """Write a fake executable and return its path; arguments as of :func:`benchmark_elf`."""
-    path.write_bytes(benchmark_elf(*which, **settings))
+    path.write_bytes(benchmark_elf(*names, **settings))
     path.chmod(0o755)
     return path
 
@@ -171,8 +171,8 @@ def encode(root: Element) -> bytes:
         return numbers.setdefault(text, len(numbers))
 
     def chunks(element: Element) -> bytes:
-        own, attributes, children = element
-        written = b""
+        tag, attributes, children = element
+        attribute_data = b""
         for name, value in attributes.items():
             raw = _NONE
             if isinstance(value, str):
@@ -182,11 +182,11 @@ def encode(root: Element) -> bytes:
                 kind, data = _TYPE_BOOL, _NONE if value else 0
             else:
                 kind, data = _TYPE_INT, value
-            written += struct.pack("<IIIHBBI", _NONE, number(name), raw, 8, 0, kind, data)
-        head = struct.pack("<IIHHHHHH", _NONE, number(own), 20, 20, len(attributes), 0, 0, 0)
-        end = struct.pack("<II", _NONE, number(own))
+            attribute_data += struct.pack("<IIIHBBI", _NONE, number(name), raw, 8, 0, kind, data)
+        head = struct.pack("<IIHHHHHH", _NONE, number(tag), 20, 20, len(attributes), 0, 0, 0)
+        end = struct.pack("<II", _NONE, number(tag))
         inner = b"".join(map(chunks, children))
-        return _node(_START_ELEMENT, head + written) + inner + _node(_END_ELEMENT, end)
+        return _node(_START_ELEMENT, head + attribute_data) + inner + _node(_END_ELEMENT, end)
 
     count = len(_ATTRIBUTE_IDS)
     ids = struct.pack(f"<HHI{count}I", _RESOURCE_MAP, 8, 8 + 4 * count, *_ATTRIBUTE_IDS.values())
@@ -294,10 +294,10 @@ def fake(note: FakeNote, abi: str, needed: Sequence[str]) -> bytes:
     return header + heads + _padded(strings, 8) + _padded(dynamic, 8) + notes
 
 
-def _segment(kind: int, at: int, size: int, *, wide: bool) -> bytes:
+def _segment(kind: int, offset: int, size: int, *, wide: bool) -> bytes:
     if wide:
-        return struct.pack("<IIQQQQQQ", kind, 4, at, at, at, size, size, 8)
-    return struct.pack("<IIIIIIII", kind, at, at, at, size, size, 4, 8)
+        return struct.pack("<IIQQQQQQ", kind, 4, offset, offset, offset, size, size, 8)
+    return struct.pack("<IIIIIIII", kind, offset, offset, offset, size, size, 4, 8)
 
 
 def _padded(content: bytes, align: int) -> bytes:

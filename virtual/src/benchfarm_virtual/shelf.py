@@ -51,7 +51,9 @@ class ProgramShelf:
         note = note_of(head)
         program, version = (note.program, note.version) if note is not None else ("", "")
         if note is None:
-            program = next((known for part, known in _NAMES.items() if re.search(part, name)), "")
+            program = next(
+                (fake_name for part, fake_name in _NAMES.items() if re.search(part, name)), ""
+            )
         run = _PROGRAMS.get(program)
         if run is None or abi_of(head) not in abis:
             return None
@@ -66,7 +68,7 @@ def inspect_apk(apk: bytes) -> AppInfo | None:
     """Return what a fake APK says that it is; None for any other file."""
     try:
         with zipfile.ZipFile(io.BytesIO(apk)) as archive:
-            found = json.loads(archive.read(APP_NOTE))
+            note = json.loads(archive.read(APP_NOTE))
     except (zipfile.BadZipFile, KeyError, ValueError, RuntimeError, OSError, EOFError):
         return None
-    return AppInfo(**found)
+    return AppInfo(**note)

@@ -92,8 +92,10 @@ class PhoneProps(Mapping[str, str]):
     def forget_volatile(self, defaults: Mapping[str, str]) -> None:
         """For a reboot: only ``persist.`` and the defaults stay."""
         with self._lock:
-            kept = {key: value for key, value in self._props.items() if key.startswith("persist.")}
-            self._props = dict(defaults) | kept
+            persistent = {
+                key: value for key, value in self._props.items() if key.startswith("persist.")
+            }
+            self._props = dict(defaults) | persistent
 
 
 class ScaledTime:

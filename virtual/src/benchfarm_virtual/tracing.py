@@ -58,8 +58,8 @@ class TraceSession:
     def recorded(self) -> list[TraceEvent]:
         """Return what happened before the end, oldest first."""
         end_ns = self.ended_ns
-        kept = [event for event in self.events if end_ns is None or event.at_ns <= end_ns]
-        return sorted(kept, key=lambda event: event.at_ns)
+        events = [event for event in self.events if end_ns is None or event.at_ns <= end_ns]
+        return sorted(events, key=lambda event: event.at_ns)
 
 
 class TraceService:
@@ -166,43 +166,43 @@ def perfetto_trace(session: TraceSession, clusters: Iterable[Clocks]) -> bytes:
         happen(event.cpu, event.at_ns, event.pid, 3, message({2: event.text + "\n"}))
     packets: list[dict[int, Value]] = [{6: clock}, {2: message({1: processes})}]
     packets.append({34: _ftrace_stats(_START, events, 0)})
-    for cpu, written in sorted(by_cpu.items()):
-        packets.append({1: message({1: cpu, 2: written})})
+    for cpu, core_events in sorted(by_cpu.items()):
+        packets.append({1: message({1: cpu, 2: core_events})})
     packets.append({34: _ftrace_stats(_END, events, session.lost)})
     return message({1: [message({**packet, 10: _SEQUENCE}) for packet in packets]})
 
 
-def power_packets(rails: Sequence[str], looks: Sequence[PowerLook]) -> bytes:
+def power_packets(rails: Sequence[str], samples: Sequence[PowerLook]) -> bytes:
     """Return what android.power writes: rails with their descriptors once, and the battery's
     counters, at each look.
     """
     packets: list[dict[int, Value]] = []
-    for number, (at_ns, energy_uj, (current, voltage_uv, charge_uah)) in enumerate(looks):
+    for number, (at_ns, energy_uj, (current, voltage_uv, charge_uah)) in enumerate(samples):
         names = rails if number == 0 else ()
-        described = [message({1: at, 2: name, 3: "virtual"}) for at, name in enumerate(names)]
-        told = [
-            message({1: at, 2: at_ns // 1_000_000, 3: energy})
-            for at, energy in enumerate(energy_uj)
+        described = [message({1: index, 2: name, 3: "virtual"}) for index, name in enumerate(names)]
+        energies = [
+            message({1: index, 2: at_ns // 1_000_000, 3: energy})
+            for index, energy in enumerate(energy_uj)
         ]
         if rails:
-            packets.append({8: at_ns, 40: message({1: described, 2: told})})
+            packets.append({8: at_ns, 40: message({1: described, 2: energies})})
         packets.append({8: at_ns, 38: message({1: charge_uah, 3: current, 7: voltage_uv})})
     return message({1: [message({**packet, 10: _POWER_SEQUENCE}) for packet in packets]})
 
 
 def _switches(events: list[TraceEvent]) -> Iterable[tuple[int, int, int]]:
     """Yield core, thread and moment of each thread's first event: it came to the core right before."""
-    seen: set[int] = set()
+    pids: set[int] = set()
     for event in events:
-        if event.pid not in seen:
-            seen.add(event.pid)
+        if event.pid not in pids:
+            pids.add(event.pid)
             yield event.cpu, event.pid, max(0, event.at_ns - 1000)
 
 
-def _ftrace_stats(phase: int, events: list[TraceEvent], lost: int) -> bytes:
+def _ftrace_stats(phase: int, events: list[TraceEvent], lost_events: int) -> bytes:
     counts = sorted(Counter(event.cpu for event in events).items()) or [(0, 0)]
     cores = [
-        message({1: cpu, 2: count, 3: lost if place == 0 else 0})
+        message({1: cpu, 2: count, 3: lost_events if place == 0 else 0})
         for place, (cpu, count) in enumerate(counts)
     ]
     return message({1: phase, 2: cores})

@@ -159,12 +159,12 @@ class PhoneSystem:
 def _log_denial(logs: PhoneLogs, process: Process, path: str) -> None:
     """Log what SELinux denies a benchmark program as the kernel does."""
     is_app = process.uid >= FIRST_APP_UID
-    who = "u:r:untrusted_app:s0:c120,c256,c512,c768" if is_app else "u:r:shell:s0"
+    context = "u:r:untrusted_app:s0:c120,c256,c512,c768" if is_app else "u:r:shell:s0"
     app = f" app={process.argv[0]}" if is_app else ""
     number, name = logs.last_number + 1, path.rpartition("/")[2]
     text = (
         f'type=1400 audit(0.0:{number}): avc: denied {{ read }} for name="{name}" dev="dm-5" ino=81374 '
-        f"scontext={who} tcontext=u:object_r:shell_data_file:s0 tclass=file permissive=0{app}"
+        f"scontext={context} tcontext=u:object_r:shell_data_file:s0 tclass=file permissive=0{app}"
     )
     logs.append("W", comm_of(process.argv[0]), text, pid=process.pid)
 

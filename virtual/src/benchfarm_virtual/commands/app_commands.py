@@ -37,10 +37,10 @@ def package_command(call: Invocation, args: Sequence[str]) -> int:
 
 
 def _path(call: Invocation, args: Sequence[str]) -> int:
-    found = call.system.packages.get(args[-1] if args else "")
-    if found is None:
+    package = call.system.packages.get(args[-1] if args else "")
+    if package is None:
         return 1
-    call.out.line(f"package:{found.apk_path}")
+    call.out.line(f"package:{package.apk_path}")
     return 0
 
 
@@ -81,10 +81,10 @@ def _uninstall(call: Invocation, args: Sequence[str]) -> int:
 def dump_package(call: Invocation) -> str:
     """Return what ``dumpsys package NAME`` prints."""
     name = call.args[-1]
-    found = call.system.packages.get(name)
-    if found is None:
+    package = call.system.packages.get(name)
+    if package is None:
         return f"Unable to find package: {name}"
-    info = found.info
+    info = package.info
     return (
         f"Packages:\n  Package [{name}]:\n    versionCode={info.version_code} minSdk={info.min_sdk}\n"
         f"    versionName={info.version_name}"
@@ -126,11 +126,11 @@ def _start(call: Invocation, args: Sequence[str]) -> int:
         return 255
     package, _, activity = component.partition("/")
     component = f"{package}/{activity.removeprefix(package)}"
-    shown = f"cmp={component}" + (" (has extras)" if extras else "")
+    intent = f"cmp={component}" + (" (has extras)" if extras else "")
     if stops:
         call.out.line(f"Stopping: {package}")
         call.system.activities.force_stop(package)
-    call.out.line(f"Starting: Intent {{ {shown} }}")
+    call.out.line(f"Starting: Intent {{ {intent} }}")
     try:
         call.system.activities.start(component, extras)
     except ActivityMissingError:

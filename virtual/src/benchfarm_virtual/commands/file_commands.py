@@ -24,9 +24,9 @@ def ls(call: Invocation) -> None:
 
     def listed(path: str) -> None:
         # A link that leads nowhere is itself.
-        found = call.files.find(path) if "d" not in options else None
-        found = found or call.files.stat(path, follow=False)
-        if "d" in options or not modes.S_ISDIR(found.mode):
+        file_stat = call.files.find(path) if "d" not in options else None
+        file_stat = file_stat or call.files.stat(path, follow=False)
+        if "d" in options or not modes.S_ISDIR(file_stat.mode):
             call.out.line(call.shown)
             return
         for name in call.files.list(path):
@@ -43,11 +43,11 @@ def stat(call: Invocation) -> None:
     form = options.last("c")
 
     def tell(path: str) -> None:
-        found = call.files.stat(path, follow=False)
+        file_stat = call.files.stat(path, follow=False)
         values = {
-            "s": found.size_bytes,
-            "Y": found.mtime_s,
-            "y": local_time(found.mtime_s).strftime("%Y-%m-%d %H:%M:%S.000000000 +0000"),
+            "s": file_stat.size_bytes,
+            "Y": file_stat.mtime_s,
+            "y": local_time(file_stat.mtime_s).strftime("%Y-%m-%d %H:%M:%S.000000000 +0000"),
         }
         call.out.line(re.sub(r"%(.)", lambda match: str(values[match[1]]), form))
 
@@ -76,10 +76,10 @@ def dd(call: Invocation) -> int | None:
     """Copy ``count`` blocks of a file to stdout, or fill a block of memory again and again: ``dd
     if=/dev/zero of=/dev/null bs=BYTES count=N``.
     """
-    given = dict(arg.partition("=")[::2] for arg in call.args)
-    size = int(given.get("bs", "512")) * int(given.get("count", "none"))
-    if given.get("of") != "/dev/null":
-        source = call.open(given.get("if", "-"))
+    operands = dict(arg.partition("=")[::2] for arg in call.args)
+    size = int(operands.get("bs", "512")) * int(operands.get("count", "none"))
+    if operands.get("of") != "/dev/null":
+        source = call.open(operands.get("if", "-"))
         while size > 0 and (piece := source.read(min(size, 1 << 16))):
             call.out.write(piece)
             size -= len(piece)
@@ -121,11 +121,11 @@ def rm(call: Invocation) -> None:
     options = read_options(call, "fr")
     deep, forced = "r" in options, "f" in options
 
-    def removed(path: str, shown: str) -> bool:
+    def removed(path: str, label: str) -> bool:
         """Say whether all is gone; a folder in which something stays isn't spoken of itself."""
         try:
-            found = call.files.stat(path, follow=False)
-            if modes.S_ISDIR(found.mode):
+            file_stat = call.files.stat(path, follow=False)
+            if modes.S_ISDIR(file_stat.mode):
                 if not deep:
                     raise PhoneFileError(errno.EISDIR, "Is a directory")
                 if forced and not call.files.may(path, 4):
@@ -139,7 +139,7 @@ def rm(call: Invocation) -> None:
         except PhoneFileError as exc:
             if forced and exc.errno == errno.ENOENT:
                 return True
-            call.complain(f"{shown}: {exc}")
+            call.complain(f"{label}: {exc}")
             call.failed = True
             return False
         return True

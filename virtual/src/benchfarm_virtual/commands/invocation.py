@@ -202,13 +202,13 @@ def read_options(
     letters = flags + "".join(f"{letter}:" for letter in values)
     read = getopt.getopt if stop_early else getopt.gnu_getopt
     try:
-        given, rest = read(list(call.args), letters, long)
+        pairs, rest = read(list(call.args), letters, long)
     except getopt.GetoptError as exc:
         call.fail(str(exc))
-    found = Options({}, rest)
-    for name, value in given:
-        found.values.setdefault(name.lstrip("-"), []).append(value)
-    return found
+    parsed = Options({}, rest)
+    for name, value in pairs:
+        parsed.values.setdefault(name.lstrip("-"), []).append(value)
+    return parsed
 
 
 #: Returns the exit code; None is 0, or 1 when something has failed.

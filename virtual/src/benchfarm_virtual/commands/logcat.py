@@ -27,15 +27,15 @@ def logcat(call: Invocation) -> None:
     since_s = 0.0 if start.isdigit() else _moment(call, start)
     entries = logs.entries(buffers)
     last = max((entry.number for entry in entries), default=logs.last_number)
-    begun: set[str] = set()
+    headed: set[str] = set()
 
     def write(batch: Sequence[LogEntry]) -> None:
         for entry in batch:
             if entry.wall_s < since_s:
                 continue
-            if entry.buffer not in begun:
+            if entry.buffer not in headed:
                 call.out.line(f"--------- beginning of {entry.buffer}")
-                begun.add(entry.buffer)
+                headed.add(entry.buffer)
             call.out.write(formatted(entry))
 
     write(entries[-int(start) :] if start.isdigit() else entries)

@@ -45,8 +45,8 @@ def settings(call: Invocation) -> int:
             for key, value in table.all(namespace).items():
                 call.out.line(f"{key}={value}")
         case ["get", namespace, name] if namespace in NAMESPACES:
-            found = table.get(namespace, name)
-            call.out.line("null" if found is None else found)
+            current = table.get(namespace, name)
+            call.out.line("null" if current is None else current)
         case ["put", namespace, name, value, *_] if namespace in NAMESPACES:
             table.put(namespace, name, value)
         case ["delete", namespace, name] if namespace in NAMESPACES:
@@ -108,13 +108,13 @@ def cmd(call: Invocation) -> int:
     match [name, *args]:
         case ["package", *rest]:
             return package_command(call, rest)
-        case ["power", "set-fixed-performance-mode-enabled", "true" | "false" as wanted] if (
+        case ["power", "set-fixed-performance-mode-enabled", "true" | "false" as mode] if (
             has_android_11
         ):
-            state.fixed_performance = wanted == "true"
+            state.fixed_performance = mode == "true"
             call.system.hardware.set_fixed_performance(enabled=state.fixed_performance)
-        case ["connectivity", "airplane-mode", "enable" | "disable" as wanted] if has_android_11:
-            call.system.settings.put("global", "airplane_mode_on", str(int(wanted == "enable")))
+        case ["connectivity", "airplane-mode", "enable" | "disable" as mode] if has_android_11:
+            call.system.settings.put("global", "airplane_mode_on", str(int(mode == "enable")))
         case ["power" | "connectivity", *_]:
             call.error(f"Unknown command: {args[0] if args else ''}")
             return 255
@@ -202,9 +202,9 @@ def _apps(call: Invocation) -> list[Process]:
 def _activity(call: Invocation) -> str:
     lines = ["ACTIVITY MANAGER ACTIVITIES (dumpsys activity activities)"]
     for process in _apps(call):
-        found = call.system.packages.get(process.argv[0])
-        shown = found.component if found else process.argv[0]
-        lines.append(f"    mResumedActivity: ActivityRecord{{{process.pid:x} u0 {shown}}}")
+        package = call.system.packages.get(process.argv[0])
+        component = package.component if package else process.argv[0]
+        lines.append(f"    mResumedActivity: ActivityRecord{{{process.pid:x} u0 {component}}}")
     return "\n".join(lines)
 
 

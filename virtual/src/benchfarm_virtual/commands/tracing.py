@@ -45,7 +45,7 @@ class _Config:
     values: Sequence[tuple[str, str]]
 
     def all(self, name: str) -> tuple[str, ...]:
-        return tuple(value.strip('"') for found, value in self.values if found == name)
+        return tuple(value.strip('"') for key, value in self.values if key == name)
 
     def number(self, name: str) -> int:
         texts = self.all(name)
@@ -105,10 +105,10 @@ def _record(system: PhoneSystem, process: Process, config: _Config, writer: Open
     )
     system.tracing.begin(session)
     end_s = system.time.uptime_s() + (config.number("duration_ms") / 1000 or float("inf"))
-    looks = _PowerLooks(system, config)
+    samples = _PowerSamples(system, config)
     while not process.killed.is_set() and (left_s := end_s - system.time.uptime_s()) > 0:
-        looks.look()
-        system.time.sleep(min(left_s, looks.pause_s), process.killed)
+        samples.take()
+        system.time.sleep(min(left_s, samples.pause_s), process.killed)
     if not process.killed.is_set() or process.signal in _GRACEFUL:
         system.time.sleep(_FLUSH_S, threading.Event())
     system.tracing.end(session)
@@ -117,23 +117,25 @@ def _record(system: PhoneSystem, process: Process, config: _Config, writer: Open
             return 128 + process.signal
         with acting_for(None):  # it caught the signal
             writer.write(perfetto_trace(session, system.hardware.clusters()))
-            writer.write(power_packets(looks.rails, looks.taken))
+            writer.write(power_packets(samples.rails, samples.taken))
     except PhoneFileError:
         return 1
     return 0
 
 
-class _PowerLooks:
+class _PowerSamples:
     """What the data source android.power reads, at moments that are multiples of its interval."""
 
     def __init__(self, system: PhoneSystem, config: _Config) -> None:
-        wanted = "android.power" in config.all("name") and system.props.sdk >= _POWER_SDK
+        is_requested = "android.power" in config.all("name") and system.props.sdk >= _POWER_SDK
         self._system = system
         self._step_s = (
-            max(_LEAST_POLL_MS, config.number("battery_poll_ms") or 1000) / 1000 if wanted else 0.0
+            max(_LEAST_POLL_MS, config.number("battery_poll_ms") or 1000) / 1000
+            if is_requested
+            else 0.0
         )
-        is_told = wanted and config.all("collect_power_rails")[-1:] == ("true",)
-        self.rails = tuple(system.hardware.rails())[:_MOST_RAILS] if is_told else ()
+        has_rails = is_requested and config.all("collect_power_rails")[-1:] == ("true",)
+        self.rails = tuple(system.hardware.rails())[:_MOST_RAILS] if has_rails else ()
         self.taken: list[PowerLook] = []
 
     @property
@@ -145,7 +147,7 @@ class _PowerLooks:
             else _LONGEST_SLEEP_S
         )
 
-    def look(self) -> None:
+    def take(self) -> None:
         if self._step_s:
             hardware = self._system.hardware
             energy_uj = [hardware.rails()[name] for name in self.rails]

@@ -174,5 +174,5 @@ class BenchmarkRun:
         """
         faults = self.call.system.faults
         names = (subject, f"{subject} of {self.version}")
-        found = (faults.take(kind, "delegate", subject=name) for name in names)
-        return next((fault for fault in found if fault is not None), None)
+        faults_of_names = (faults.take(kind, "delegate", subject=name) for name in names)
+        return next((fault for fault in faults_of_names if fault is not None), None)

@@ -1,7 +1,7 @@
-"""The delegates: a record of each, what it takes of a model, and what it says of that.
+"""The delegates: a record of each, the operators that it takes of a model, and its messages.
 
-A new one is a record in ``DELEGATES``, at its place among the providers, with its ``create``; the
-rest of the programs, the flags and the speeds follow from it.
+A new delegate is a record in ``DELEGATES``, at its place among the providers, with its ``create``;
+the rest of the programs, the flags and the speeds follow from it.
 """
 
 from __future__ import annotations
@@ -35,21 +35,19 @@ if TYPE_CHECKING:
     from benchfarm_virtual.programs.interpreter import Interpreter
 
 
-def created(interpreter: Interpreter) -> list[tuple[Delegate, Apply]]:
-    """Create the delegates that the flags ask for, in the providers' order; return them in the
-    command line's.
-    """
+def create_delegates(interpreter: Interpreter) -> list[tuple[Delegate, Apply]]:
+    """Create the requested delegates in the providers' order; return them in the command line's."""
     run, flags = interpreter.run, interpreter.flags
-    found: dict[Delegate, Apply] = {}
-    for own in DELEGATES:
-        if flags.values.get(own.flag) and (apply := own.create(interpreter, own)):
+    applies: dict[Delegate, Apply] = {}
+    for delegate in DELEGATES:
+        if flags.values.get(delegate.flag) and (apply := delegate.create(interpreter, delegate)):
             if not run.is_litert and run.is_first("delegate created"):
-                run.say.info(f"{own.provider} delegate created.")
-            found[own] = apply
-    return sorted(found.items(), key=lambda item: flags.positions.get(item[0].flag, 0))
+                run.say.info(f"{delegate.provider} delegate created.")
+            applies[delegate] = apply
+    return sorted(applies.items(), key=lambda item: flags.positions.get(item[0].flag, 0))
 
 
-# What all share
+# Shared by all
 
 
 def _names(text: str) -> frozenset[str]:
@@ -96,31 +94,33 @@ _FLOAT_TYPES: Final = frozenset({"FLOAT32", "FLOAT16"})
 _QUANTIZED_TYPES: Final = frozenset({"INT8", "UINT8"})
 
 
-def _fails(interpreter: Interpreter, kind: FaultKind, own: Delegate) -> bool:
-    return interpreter.run.take_fault(kind, own.name) is not None
+def _fails(interpreter: Interpreter, kind: FaultKind, delegate: Delegate) -> bool:
+    return interpreter.run.take_fault(kind, delegate.name) is not None
 
 
 def _say_created(interpreter: Interpreter, text: str) -> None:
     if interpreter.run.is_first(text):
-        interpreter.tell("INFO", text)
+        interpreter.log("INFO", text)
 
 
 _Takes = Callable[[Subgraph, Operator], bool]
 
 
-def _taken(plan: SubgraphPlan, takes: _Takes) -> frozenset[int]:
-    """Return the nodes that still are operators of the model, and that a delegate takes."""
+def _taken_nodes(plan: SubgraphPlan, takes: _Takes) -> frozenset[int]:
+    """Return the nodes that are still operators of the model and that a delegate takes."""
     operators = ((node_id, plan.nodes[node_id].operator) for node_id in plan.execution)
-    return frozenset(i for i, own in operators if own is not None and takes(plan.subgraph, own))
+    return frozenset(
+        i for i, operator in operators if operator is not None and takes(plan.subgraph, operator)
+    )
 
 
-def _reduced(
-    interpreter: Interpreter, plan: SubgraphPlan, taken: frozenset[int], own: Delegate
+def _reduced_by_fault(
+    interpreter: Interpreter, plan: SubgraphPlan, taken: frozenset[int], delegate: Delegate
 ) -> frozenset[int]:
-    """Take only a share of the nodes, when that fault was asked for."""
+    """Return the nodes, or only a share of them with that fault."""
     if plan is not interpreter.plan:
         return taken
-    fault = interpreter.run.take_fault(FaultKind.DELEGATE_PARTIAL, own.name)
+    fault = interpreter.run.take_fault(FaultKind.DELEGATE_PARTIAL, delegate.name)
     if fault is None:
         return taken
     keep = math.floor(len(taken) * max(0.0, min(1.0, fault.number("share"))))
@@ -130,23 +130,23 @@ def _reduced(
 def _replace(
     interpreter: Interpreter,
     plan: SubgraphPlan,
-    own: Delegate,
+    delegate: Delegate,
     taken: frozenset[int],
     name: str = "",
 ) -> int:
-    """Put kernels into a plan and say so; return how many. ``name``: other than the record's."""
-    name, total = name or own.kernel, len(plan.execution)
-    if own.is_simple:
+    """Put kernels into a plan and log it; return their number. ``name``: other than the record's."""
+    name, total = name or delegate.kernel, len(plan.execution)
+    if delegate.is_simple:
         partitions = sum(run[0] in taken for run in plan.partitions(taken))
-        interpreter.tell(
+        interpreter.log(
             "INFO",
             f"{name} delegate: {len(taken)} nodes delegated out of {total} nodes with {partitions} "
             "partitions.\n",
         )
     if not taken:
         return 0
-    partitions, kernels = plan.replace(own, name, taken)
-    interpreter.tell(
+    partitions, kernels = plan.replace(delegate, name, taken)
+    interpreter.log(
         "VERBOSE",
         f"Replacing {len(taken)} out of {total} node(s) with delegate ({name}) node, "
         f"yielding {partitions} partitions for subgraph {plan.index} ({plan.subgraph.name}).",
@@ -154,16 +154,14 @@ def _replace(
     return kernels
 
 
-def _not_prepared(interpreter: Interpreter, own: Delegate, node: int) -> NoReturn:
-    """Say that a kernel failed to prepare, and raise BenchmarkFailedError."""
-    interpreter.tell("ERROR", f"Node number {node} ({own.kernel}) failed to prepare.")
+def _not_prepared(interpreter: Interpreter, delegate: Delegate, node: int) -> NoReturn:
+    """Log that a kernel failed to prepare, and raise BenchmarkFailedError."""
+    interpreter.log("ERROR", f"Node number {node} ({delegate.kernel}) failed to prepare.")
     raise BenchmarkFailedError
 
 
-def _keep(interpreter: Interpreter, path: str, magic: str) -> None:
-    """Write what a delegate keeps in a file: a head that names the model, then nothing, at most 1
-    MB.
-    """
+def _write_cache(interpreter: Interpreter, path: str, magic: str) -> None:
+    """Write a delegate's cache file: a head that names the model, then zeros, at most 1 MB."""
     head = f"{magic}{interpreter.graph.sha256}".encode()
     size = min(1_000_000, max(len(head), interpreter.graph.weight_bytes))
     write_whole(interpreter.run.call, path, head.ljust(size, b"\0"))
@@ -174,9 +172,9 @@ def _keep(interpreter: Interpreter, path: str, magic: str) -> None:
 _WEIGHT_CACHE_GAIN: Final = 0.4
 
 
-def _create_xnnpack(interpreter: Interpreter, own: Delegate) -> Apply | None:
+def _create_xnnpack(interpreter: Interpreter, delegate: Delegate) -> Apply | None:
     say, flags = interpreter.run.say, interpreter.flags
-    if _fails(interpreter, FaultKind.DELEGATE_MISSING, own):
+    if _fails(interpreter, FaultKind.DELEGATE_MISSING, delegate):
         return None
     if flags.switch("xnnpack_force_fp16"):
         say.info("XNNPack FP16 inference enabled.")
@@ -203,26 +201,26 @@ def _xnnpack_takes(subgraph: Subgraph, operator: Operator) -> bool:
 
 def _apply_explicit_xnnpack(interpreter: Interpreter) -> int:
     if _fails(interpreter, FaultKind.DELEGATE_FAILING, XNNPACK):
-        interpreter.tell("ERROR", "failed to create XNNPACK runtime")
+        interpreter.log("ERROR", "failed to create XNNPACK runtime")
         _not_prepared(interpreter, XNNPACK, len(interpreter.plan.nodes))
     return apply_xnnpack(interpreter)
 
 
 def apply_xnnpack(interpreter: Interpreter) -> int:
-    """Apply XNNPACK, also where the runtime does so by itself; return the kernels of the primary
+    """Apply XNNPACK, also as the runtime's default; return the number of kernels of the primary
     subgraph.
     """
     _say_created(interpreter, _XNNPACK_CREATED)
     kernels = []
     for plan in interpreter.plans:
-        taken = _reduced(interpreter, plan, _taken(plan, _xnnpack_takes), XNNPACK)
+        taken = _reduced_by_fault(interpreter, plan, _taken_nodes(plan, _xnnpack_takes), XNNPACK)
         kernels.append(_replace(interpreter, plan, XNNPACK, taken))
     path = interpreter.flags.text("xnnpack_weight_cache_file_path")
     if path and kernels[0]:
         if size_of(interpreter.run.call, path):
             interpreter.init_us -= _WEIGHT_CACHE_GAIN * interpreter.init_us
         else:
-            _keep(interpreter, path, "XNNP")
+            _write_cache(interpreter, path, "XNNP")
     return kernels[0]
 
 
@@ -231,7 +229,9 @@ def apply_flex(interpreter: Interpreter) -> None:
     need it.
     """
     for plan in interpreter.plans:
-        taken = _taken(plan, lambda _, own: own.custom and own.name.startswith("Flex"))
+        taken = _taken_nodes(
+            plan, lambda _, operator: operator.custom and operator.name.startswith("Flex")
+        )
         if taken:
             _say_created(interpreter, "Created TensorFlow Lite delegate for select TF ops.")
         _replace(interpreter, plan, FLEX, taken)
@@ -254,36 +254,38 @@ def _xnnpack_label(subgraph: Subgraph, operator: Operator, _: int) -> str:
 
 # Delegates from libraries
 
-#: The names in the notes of fake libraries for them, and what their kernels are called.
+#: The names in the notes of their fake libraries, and of their kernels.
 DUMMY_PROGRAM: Final = "dummy_external_delegate"
 STABLE_PROGRAM: Final = "sample_stable_delegate"
 _DUMMY_ERRORS: Final = ("error_during_init", "error_during_prepare", "error_during_invoke")
 
 
-def _create_external(interpreter: Interpreter, own: Delegate) -> Apply | None:
+def _create_external(interpreter: Interpreter, delegate: Delegate) -> Apply | None:
     flags = interpreter.flags
-    # A library that is missing, or none, is passed over without a word, as release builds do.
+    # A missing or wrong library is ignored without a message, as in release builds.
     try:
         note = note_of(read_whole(interpreter.run.call, flags.text("external_delegate_path")))
     except PhoneFileError:
         return None
     if note is None or note.program != DUMMY_PROGRAM:
         return None
-    # ``key:value;key:value``: what can't be read is dropped without a word.
+    # ``key:value;key:value``: unreadable pairs are dropped without a message.
     pairs = flags.text("external_delegate_options").split(";")
-    given = dict(pair.split(":", 1) for pair in pairs if ":" in pair)
-    code = given.get("allowed_builtin_code", "")
+    options = dict(pair.split(":", 1) for pair in pairs if ":" in pair)
+    code = options.get("allowed_builtin_code", "")
     allowed = int(code) if code.isdigit() else -1
     for name, value in (("allowed_builtin_code", allowed), *((name, 0) for name in _DUMMY_ERRORS)):
-        interpreter.tell("INFO", f"Dummy delegate: {name} set to {value}.")
-    return lambda: _apply_library(interpreter, own, lambda _, operator: operator.code == allowed)
+        interpreter.log("INFO", f"Dummy delegate: {name} set to {value}.")
+    return lambda: _apply_library(
+        interpreter, delegate, lambda _, operator: operator.code == allowed
+    )
 
 
-def _apply_library(interpreter: Interpreter, own: Delegate, takes: _Takes) -> int:
-    return _replace(interpreter, interpreter.plan, own, _taken(interpreter.plan, takes))
+def _apply_library(interpreter: Interpreter, delegate: Delegate, takes: _Takes) -> int:
+    return _replace(interpreter, interpreter.plan, delegate, _taken_nodes(interpreter.plan, takes))
 
 
-def _create_stable(interpreter: Interpreter, own: Delegate) -> Apply | None:
+def _create_stable(interpreter: Interpreter, delegate: Delegate) -> Apply | None:
     call, say = interpreter.run.call, interpreter.run.say
     path = interpreter.flags.text("stable_delegate_settings_file")
     try:
@@ -301,7 +303,7 @@ def _create_stable(interpreter: Interpreter, own: Delegate) -> Apply | None:
         )
         return None
     return lambda: _apply_library(
-        interpreter, own, lambda _, operator: operator.name in own.operators
+        interpreter, delegate, lambda _, operator: operator.name in delegate.operators
     )
 
 
@@ -321,92 +323,96 @@ _VENDORS: Final = {
 
 
 def _device_nodes(
-    interpreter: Interpreter, own: Delegate, device: AcceleratorSpec
+    interpreter: Interpreter, delegate: Delegate, device: AcceleratorSpec
 ) -> frozenset[int]:
     """Return the nodes that a device takes for a delegate."""
 
     def takes(subgraph: Subgraph, operator: Operator) -> bool:
-        if operator.name not in own.operators:
+        if operator.name not in delegate.operators:
             return False
         kind = "INT8" if operator.name == "QUANTIZE" else data_type(subgraph, operator)
         if kind in _QUANTIZED_TYPES:
             return device.int8_gmacs > 0
         return kind in _FLOAT_TYPES and device.f32_gmacs > 0
 
-    return _taken(interpreter.plan, takes)
+    return _taken_nodes(interpreter.plan, takes)
 
 
-def _apply_device(interpreter: Interpreter, own: Delegate, device: AcceleratorSpec) -> int:
-    """Give a device what it takes; return how many kernels that makes."""
+def _apply_device(interpreter: Interpreter, delegate: Delegate, device: AcceleratorSpec) -> int:
+    """Give a device its nodes; return the number of kernels."""
     plan = interpreter.plan
-    taken = _reduced(interpreter, plan, _device_nodes(interpreter, own, device), own)
-    interpreter.devices[own] = device
+    taken = _reduced_by_fault(
+        interpreter, plan, _device_nodes(interpreter, delegate, device), delegate
+    )
+    interpreter.devices[delegate] = device
     interpreter.init_us += (
         1000 * (device.init_ms + device.compile_ms_per_op * len(taken)) if taken else 0.0
     )
-    return _replace(interpreter, plan, own, taken)
+    return _replace(interpreter, plan, delegate, taken)
 
 
-def _create_nnapi(interpreter: Interpreter, own: Delegate) -> Apply | None:
+def _create_nnapi(interpreter: Interpreter, delegate: Delegate) -> Apply | None:
     devices = interpreter.run.profile.nnapi
-    if _fails(interpreter, FaultKind.DELEGATE_MISSING, own) or not devices:
+    if _fails(interpreter, FaultKind.DELEGATE_MISSING, delegate) or not devices:
         interpreter.run.say.warn("NNAPI acceleration is unsupported on this platform.")
         return None
     _say_created(interpreter, "Created TensorFlow Lite delegate for NNAPI.")
 
     def merit(device: AcceleratorSpec) -> tuple[int, float]:
-        """NNAPI chooses what takes most of the model, the fastest of equals."""
-        taken = _device_nodes(interpreter, own, device)
+        """NNAPI chooses the device that takes most of the model, the fastest of equals."""
+        taken = _device_nodes(interpreter, delegate, device)
         return len(taken), max(device.f32_gmacs, device.int8_gmacs)
 
-    named = interpreter.flags.text("nnapi_accelerator_name")
+    requested = interpreter.flags.text("nnapi_accelerator_name")
     usable = [
         device
         for device in devices
-        if (device.name == named if named else device.name != REFERENCE_DEVICE)
+        if (device.name == requested if requested else device.name != REFERENCE_DEVICE)
     ]
     device = max(usable, key=merit, default=None)
-    return lambda: _apply_nnapi(interpreter, own, device)
+    return lambda: _apply_nnapi(interpreter, delegate, device)
 
 
-def _apply_nnapi(interpreter: Interpreter, own: Delegate, device: AcceleratorSpec | None) -> int:
-    """Give the device that was named, or the best one, what it takes."""
-    named = interpreter.flags.text("nnapi_accelerator_name")
-    if named and device is None:
-        names = ",".join(known.name for known in interpreter.run.profile.nnapi)
-        interpreter.tell(
+def _apply_nnapi(
+    interpreter: Interpreter, delegate: Delegate, device: AcceleratorSpec | None
+) -> int:
+    """Give the requested device, or the best one, its nodes."""
+    requested = interpreter.flags.text("nnapi_accelerator_name")
+    if requested and device is None:
+        names = ",".join(accelerator.name for accelerator in interpreter.run.profile.nnapi)
+        interpreter.log(
             "ERROR",
-            f"Could not find the specified NNAPI accelerator: {named}. Must be one of: {{{names}}}.",
+            f"Could not find the specified NNAPI accelerator: {requested}. Must be one of: {{{names}}}.",
         )
         raise BenchmarkFailedError
     if device is None:
         return 0
-    kernels = _apply_device(interpreter, own, device)
-    failing = _fails(interpreter, FaultKind.DELEGATE_FAILING, own)
+    kernels = _apply_device(interpreter, delegate, device)
+    failing = _fails(interpreter, FaultKind.DELEGATE_FAILING, delegate)
     if kernels and (failing or device.compilation_fails):
-        interpreter.tell(
+        interpreter.log(
             "ERROR",
             "NN API returned error ANEURALNETWORKS_OP_FAILED at line 4768 while completing NNAPI compilation.\n",
         )
-        _not_prepared(interpreter, own, interpreter.plan.execution[0])
+        _not_prepared(interpreter, delegate, interpreter.plan.execution[0])
     return kernels
 
 
-def _create_hexagon(interpreter: Interpreter, own: Delegate) -> Apply | None:
-    device = interpreter.run.profile.accelerators.get(own.name, own.device)
-    is_missing = _fails(interpreter, FaultKind.DELEGATE_MISSING, own)
+def _create_hexagon(interpreter: Interpreter, delegate: Delegate) -> Apply | None:
+    device = interpreter.run.profile.accelerators.get(delegate.name, delegate.device)
+    is_missing = _fails(interpreter, FaultKind.DELEGATE_MISSING, delegate)
     if device is None or is_missing or not _has_dsp_libraries(interpreter, device):
-        interpreter.tell("WARNING", "Hexagon Delegate is not supported.\n")
+        interpreter.log("WARNING", "Hexagon Delegate is not supported.\n")
         interpreter.run.say.warn(
             "Could not create Hexagon delegate: platform may not support delegate or required libraries are missing"
         )
         return None
     _say_created(interpreter, "Created TensorFlow Lite delegate for Hexagon.")
-    return lambda: _apply_hexagon(interpreter, own, device)
+    return lambda: _apply_hexagon(interpreter, delegate, device)
 
 
 def _has_dsp_libraries(interpreter: Interpreter, device: AcceleratorSpec) -> bool:
-    """Say whether the interface library and the DSP's own are there; an app brings them with it."""
+    """Return whether the interface library and the DSP's own are there; an app has them with it."""
     call, folder = interpreter.run.call, interpreter.flags.text("hexagon_lib_path")
     generation = device.name.rpartition("-")[2]
     suffix = f"_{generation}" if generation in {"v65", "v66"} else ""
@@ -417,20 +423,20 @@ def _has_dsp_libraries(interpreter: Interpreter, device: AcceleratorSpec) -> boo
     )
 
 
-def _apply_hexagon(interpreter: Interpreter, own: Delegate, device: AcceleratorSpec) -> int:
+def _apply_hexagon(interpreter: Interpreter, delegate: Delegate, device: AcceleratorSpec) -> int:
     """Give the DSP the quantized operators."""
-    if _fails(interpreter, FaultKind.DELEGATE_FAILING, own):
-        interpreter.tell("ERROR", "Failed to prepare graph.")
-        _not_prepared(interpreter, own, len(interpreter.plan.nodes))
-    return _apply_device(interpreter, own, device)
+    if _fails(interpreter, FaultKind.DELEGATE_FAILING, delegate):
+        interpreter.log("ERROR", "Failed to prepare graph.")
+        _not_prepared(interpreter, delegate, len(interpreter.plan.nodes))
+    return _apply_device(interpreter, delegate, device)
 
 
-def _create_npu(interpreter: Interpreter, own: Delegate) -> Apply | None:
-    """None when nothing was compiled for it, which the program doesn't say."""
+def _create_npu(interpreter: Interpreter, delegate: Delegate) -> Apply | None:
+    """None when nothing was compiled for the NPU, without a message of the program."""
     call, profile = interpreter.run.call, interpreter.run.profile
     folder = interpreter.flags.text("dispatch_library_path")
     if not folder:
-        interpreter.tell(
+        interpreter.log(
             "ERROR",
             "[compiled_model.cc:967] You should provide the `DispatchLibraryDir` option to use NPU.",
         )
@@ -440,35 +446,35 @@ def _create_npu(interpreter: Interpreter, own: Delegate) -> Apply | None:
     plugins = [interpreter.flags.text("compiler_plugin_library_path")]
     if find_library(call, f"libLiteRtCompilerPlugin_{vendor}.so", plugins) is None:
         return None
-    interpreter.tell(
+    interpreter.log(
         "INFO", f"[compiled_model.cc:1324] 1 compiler plugins were applied successfully: {vendor}"
     )
     # The phone's fastest accelerator stands for its NPU.
     devices = (*profile.nnapi, *profile.accelerators.values())
-    known = [device for device in devices if device.name != REFERENCE_DEVICE]
-    if not known or find_library(call, library, [folder]) is None:
-        interpreter.tell("ERROR", _NO_DISPATCH)
+    usable = [device for device in devices if device.name != REFERENCE_DEVICE]
+    if not usable or find_library(call, library, [folder]) is None:
+        interpreter.log("ERROR", _NO_DISPATCH)
         _no_npu_runtime(interpreter)
-    interpreter.tell("INFO", f"[litert_dispatch.cc:159] Loading shared library: {folder}/{library}")
-    device = max(known, key=lambda device: (device.f32_gmacs, device.int8_gmacs))
-    return lambda: _apply_npu(interpreter, own, device)
+    interpreter.log("INFO", f"[litert_dispatch.cc:159] Loading shared library: {folder}/{library}")
+    device = max(usable, key=lambda device: (device.f32_gmacs, device.int8_gmacs))
+    return lambda: _apply_npu(interpreter, delegate, device)
 
 
-def _apply_npu(interpreter: Interpreter, own: Delegate, device: AcceleratorSpec) -> int:
-    """Give the NPU what the compiler plugin could compile; a runtime that can't be loaded is told
-    after the nodes were replaced.
+def _apply_npu(interpreter: Interpreter, delegate: Delegate, device: AcceleratorSpec) -> int:
+    """Give the NPU the nodes that the compiler plugin could compile; a runtime that can't be loaded
+    is reported after the nodes were replaced.
     """
-    failing = _fails(interpreter, FaultKind.DELEGATE_FAILING, own)
+    failing = _fails(interpreter, FaultKind.DELEGATE_FAILING, delegate)
     if failing:
-        interpreter.tell("ERROR", _NO_DISPATCH)
-    kernels = _apply_device(interpreter, own, device)
+        interpreter.log("ERROR", _NO_DISPATCH)
+    kernels = _apply_device(interpreter, delegate, device)
     if failing:
         _no_npu_runtime(interpreter)
     return kernels
 
 
 def _no_npu_runtime(interpreter: Interpreter) -> NoReturn:
-    interpreter.tell(
+    interpreter.log(
         "ERROR",
         "[dispatch_delegate.cc:131] Failed to create a dispatch delegate kernel: No usable Dispatch runtime found",
     )
@@ -477,17 +483,17 @@ def _no_npu_runtime(interpreter: Interpreter) -> NoReturn:
 
 # The GPU, by benchmark_model's delegate and by LiteRT's accelerators for OpenCL and OpenGL
 
-#: Init from kept kernels, and OpenGL's shaders, take so much of OpenCL's time.
+#: Shares of OpenCL's time for init from serialized kernels, and for OpenGL's shaders.
 _SERIALIZED_SHARE: Final = 0.12
 _OPENGL_COMPILE_SHARE: Final = 0.6
 _LITERT_NAMES: Final = {"cl": "LITERT_CL", "gl": "LITERT_OPENGL"}
-#: LiteRT's values of gpu_backend. What phones have is the accelerator for OpenCL and OpenGL: asked
-#: for WebGPU, it takes OpenCL; else it chooses.
+#: LiteRT's values of gpu_backend. Phones have the accelerator for OpenCL and OpenGL: for WebGPU it
+#: takes OpenCL; else it chooses.
 _LITERT_BACKENDS: Final = {"webgpu": "cl", "opengl": "gl", "gl": "gl"}
 
 
 def _gpu_objection(subgraph: Subgraph, operator: Operator, *, quantized: bool) -> str | None:
-    """Return why the GPU delegate doesn't take an operator, in its words; None when it does."""
+    """Return the GPU delegate's reason for not taking an operator; None when it takes it."""
     if operator.name not in GPU.operators:
         return "Operation is not supported."
     computed = [
@@ -500,8 +506,8 @@ def _gpu_objection(subgraph: Subgraph, operator: Operator, *, quantized: bool) -
 
 
 def _gpu_nodes(interpreter: Interpreter, plan: SubgraphPlan) -> frozenset[int]:
-    """Return the nodes of the largest partitions of what the GPU takes; say why it doesn't take
-    the others.
+    """Return the nodes of the largest partitions that the GPU takes; log why it doesn't take the
+    others.
     """
     flags = interpreter.flags
     quantized = flags.switch("gpu_experimental_enable_quant")
@@ -514,19 +520,19 @@ def _gpu_nodes(interpreter: Interpreter, plan: SubgraphPlan) -> frozenset[int]:
             custom = "CUSTOM " if node.operator.custom else ""
             objections[node_id] = f"{custom}{node.name}: {reason}"
     taken = frozenset(i for i in plan.execution if i not in objections)
-    taken = _reduced(interpreter, plan, taken, GPU)
+    taken = _reduced_by_fault(interpreter, plan, taken, GPU)
     taken = plan.largest(taken, max(1, flags.integer("max_delegated_partitions")))
     if objections:
-        total, left = len(plan.execution), len(plan.execution) - len(taken)
+        total, on_cpu = len(plan.execution), len(plan.execution) - len(taken)
         end = f"No operations will run on the GPU, and all {total} operations will run on the CPU."
         if taken:
             end = (
-                f"{len(taken)} operations will run on the GPU, and the remaining {left} operations will run on the "
+                f"{len(taken)} operations will run on the GPU, and the remaining {on_cpu} operations will run on the "
                 "CPU."
             )
         reasons = sorted(set(objections.values()))
         head = "Following operations are not supported by GPU delegate:"
-        interpreter.tell("ERROR", "\n".join([head, *reasons, end]))
+        interpreter.log("ERROR", "\n".join([head, *reasons, end]))
     return taken
 
 
@@ -540,15 +546,15 @@ def _compile_for_gpu(
     interpreter.init_us += 1000 * share * (gpu.init_ms + compiled)
 
 
-def _create_gpu(interpreter: Interpreter, own: Delegate) -> Apply | None:
+def _create_gpu(interpreter: Interpreter, delegate: Delegate) -> Apply | None:
     if interpreter.run.is_litert:
-        return _create_litert_gpu(interpreter, own)
+        return _create_litert_gpu(interpreter, delegate)
     _say_created(interpreter, "Created TensorFlow Lite delegate for GPU.")
     return partial(_apply_gpu, interpreter)
 
 
 def _apply_gpu(interpreter: Interpreter) -> int:
-    """Give it the largest partitions of what it takes."""
+    """Give the GPU the largest partitions of its nodes."""
     kernels = [_apply_gpu_to(interpreter, plan) for plan in interpreter.plans]
     return kernels[0]
 
@@ -559,49 +565,49 @@ def _apply_gpu_to(interpreter: Interpreter, plan: SubgraphPlan) -> int:
     node = len(plan.nodes)
     count = _replace(interpreter, plan, GPU, taken)
     if count and not _starts_gpu(interpreter, len(taken)):
-        interpreter.tell("INFO", "Created 0 GPU delegate kernels.")
-        interpreter.tell("ERROR", "TfLiteGpuDelegate Prepare: delegate is not initialized")
+        interpreter.log("INFO", "Created 0 GPU delegate kernels.")
+        interpreter.log("ERROR", "TfLiteGpuDelegate Prepare: delegate is not initialized")
         _not_prepared(interpreter, GPU, node)
-    interpreter.tell("INFO", f"Created {count} GPU delegate kernels.")
+    interpreter.log("INFO", f"Created {count} GPU delegate kernels.")
     return count
 
 
 def _starts_gpu(interpreter: Interpreter, operators: int) -> bool:
-    """Compile for OpenCL, or else OpenGL; False when neither can be had, which is told."""
-    gpu, wanted = interpreter.run.profile.gpu, interpreter.flags.text("gpu_backend")
+    """Compile for OpenCL, or else OpenGL; return False and log it when neither is available."""
+    gpu, requested = interpreter.run.profile.gpu, interpreter.flags.text("gpu_backend")
     missing = _fails(interpreter, FaultKind.DELEGATE_MISSING, GPU)
     if _fails(interpreter, FaultKind.DELEGATE_FAILING, GPU):
-        interpreter.tell(
+        interpreter.log(
             "ERROR",
             "TfLiteGpuDelegate Init: Failed to build program executable - Out of resources",
         )
         return False
     backends = () if gpu is None or missing else gpu.backends
-    if gpu is not None and wanted != "gl" and "cl" in backends:
-        share, kept = _kept_kernels(interpreter, gpu)
+    if gpu is not None and requested != "gl" and "cl" in backends:
+        share, source = _load_kernels(interpreter, gpu)
         _compile_for_gpu(interpreter, gpu, "cl", operators, share)
-        _say_created(interpreter, f"Initialized OpenCL-based API{kept}.")
+        _say_created(interpreter, f"Initialized OpenCL-based API{source}.")
         return True
-    if wanted != "gl":
-        interpreter.tell(
+    if requested != "gl":
+        interpreter.log(
             "ERROR",
             'Can not open OpenCL library on this device - dlopen failed: library "libOpenCL.so" not found',
         )
-        if wanted == "cl":
-            interpreter.tell("ERROR", "TfLiteGpuDelegate Init: OpenCL-based API is not available.")
+        if requested == "cl":
+            interpreter.log("ERROR", "TfLiteGpuDelegate Init: OpenCL-based API is not available.")
             return False
-        interpreter.tell("ERROR", "Falling back to OpenGL")
+        interpreter.log("ERROR", "Falling back to OpenGL")
     if gpu is None or "gl" not in backends:
-        interpreter.tell("ERROR", "TfLiteGpuDelegate Init: No EGL error, but eglGetDisplay failed")
+        interpreter.log("ERROR", "TfLiteGpuDelegate Init: No EGL error, but eglGetDisplay failed")
         return False
     _compile_for_gpu(interpreter, gpu, "gl", operators)
     _say_created(interpreter, "Initialized OpenGL-based API.")
     return True
 
 
-def _kept_kernels(interpreter: Interpreter, gpu: GpuSpec) -> tuple[float, str]:
-    """Look for compiled kernels, or keep them; return the share of the init that is left, and how
-    it is told.
+def _load_kernels(interpreter: Interpreter, gpu: GpuSpec) -> tuple[float, str]:
+    """Load compiled kernels, or write them; return the remaining share of the init, and its words in
+    the log.
     """
     flags, call = interpreter.flags, interpreter.run.call
     folder, token = flags.text("delegate_serialize_dir"), flags.text("delegate_serialize_token")
@@ -610,40 +616,38 @@ def _kept_kernels(interpreter: Interpreter, gpu: GpuSpec) -> tuple[float, str]:
     key = hashlib.sha256(f"{interpreter.graph.sha256}{gpu.name}".encode()).digest()
     path = f"{folder}/{token}_{int.from_bytes(key[:8], 'little')}.bin"
     if size := size_of(call, path):
-        interpreter.tell("INFO", f"Found serialized data for model {token} ({size} B) at {path}")
+        interpreter.log("INFO", f"Found serialized data for model {token} ({size} B) at {path}")
         return _SERIALIZED_SHARE, " from serialized data"
-    interpreter.tell(
+    interpreter.log(
         "ERROR", f"File {path} couldn't be opened for reading: No such file or directory"
     )
-    _keep(interpreter, path, "CLPG")
+    _write_cache(interpreter, path, "CLPG")
     return 1.0, ""
 
 
-def _create_litert_gpu(interpreter: Interpreter, own: Delegate) -> Apply | None:
-    if _fails(interpreter, FaultKind.DELEGATE_MISSING, own):
-        interpreter.tell(
+def _create_litert_gpu(interpreter: Interpreter, delegate: Delegate) -> Apply | None:
+    if _fails(interpreter, FaultKind.DELEGATE_MISSING, delegate):
+        interpreter.log(
             "WARNING", "[gpu_registry.cc:131] GPU accelerator could not be loaded and registered."
         )
         return None
-    interpreter.tell("INFO", "[gpu_environment.h:155] Created LiteRT GpuEnvironment.")
+    interpreter.log("INFO", "[gpu_environment.h:155] Created LiteRT GpuEnvironment.")
     return partial(_apply_litert_gpu, interpreter)
 
 
 def _apply_litert_gpu(interpreter: Interpreter) -> int:
-    """Give the accelerator for OpenCL or OpenGL, as LiteRT's program loads it, the largest
-    partition of what it takes.
-    """
+    """Give LiteRT's accelerator for OpenCL or OpenGL the largest partition of its nodes."""
     gpu = interpreter.run.profile.gpu
-    wanted, backend = _LITERT_BACKENDS.get(interpreter.flags.text("gpu_backend")), "gl"
-    if wanted == "cl" or (wanted != "gl" and gpu is not None and "cl" in gpu.backends):
+    requested, backend = _LITERT_BACKENDS.get(interpreter.flags.text("gpu_backend")), "gl"
+    if requested == "cl" or (requested != "gl" and gpu is not None and "cl" in gpu.backends):
         backend = "cl"
-        interpreter.tell("INFO", "Loaded OpenCL library with dlopen.")
-        interpreter.tell(
+        interpreter.log("INFO", "Loaded OpenCL library with dlopen.")
+        interpreter.log(
             "INFO",
             "[gpu_environment.cc:220] Created OpenCL device from provided device id and platform id.",
         )
-    elif wanted != "gl":
-        interpreter.tell(
+    elif requested != "gl":
+        interpreter.log(
             "INFO",
             "[ml_drift_cl_gl_accelerator.cc:126] OpenCL not supported on this platform. Using OpenGL instead.",
         )
@@ -655,7 +659,7 @@ def _apply_litert_gpu(interpreter: Interpreter) -> int:
             continue
         failing = _fails(interpreter, FaultKind.DELEGATE_FAILING, GPU)
         if failing or gpu is None or backend not in gpu.backends:
-            interpreter.tell(
+            interpreter.log(
                 "ERROR",
                 "Failed to create litert::ml_drift::DelegateKernelLiteRt: UNAVAILABLE: Failed to build program",
             )
@@ -750,5 +754,5 @@ DELEGATES: Final = (
 #: The flags of a build for Android with every delegate linked.
 ANDROID_FLAGS: Final = (
     *flags_of("core", "model", "default"),
-    *(flag for own in DELEGATES for flag in own.flags),
+    *(flag for delegate in DELEGATES for flag in delegate.flags),
 )

@@ -77,11 +77,11 @@ def format_value(value: FlagValue) -> str:
 
 @dataclass(slots=True)
 class Parameters:
-    """The values of all flags, and which of them were given."""
+    """The values of all flags, and the names of those given explicitly."""
 
     flags: Sequence[Flag]
     values: dict[str, FlagValue] = field(default_factory=dict)
-    given: set[str] = field(default_factory=set)
+    explicit: set[str] = field(default_factory=set)
     #: Where on the command line a flag stood: delegates are applied in this order.
     positions: dict[str, int] = field(default_factory=dict)
     unconsumed: list[str] = field(default_factory=list)
@@ -110,7 +110,7 @@ class Parameters:
         """Give a flag a value as if it had been on the command line; nothing in a build without it."""
         if name in self.values:
             self.values[name] = value
-            self.given.add(name)
+            self.explicit.add(name)
 
     def echo(self) -> Iterator[str]:
         """Yield the lines of the parameter log after its first."""
@@ -121,7 +121,7 @@ class Parameters:
             if not flag.echo or (flag.only_with and not self.switch(flag.only_with)):
                 continue
             is_verbose = self.switch("verbose") and flag.name != "list_signatures"
-            if is_verbose or flag.name in self.given or flag.name in _ALWAYS_ECHOED:
+            if is_verbose or flag.name in self.explicit or flag.name in _ALWAYS_ECHOED:
                 yield f"{flag.echo}: [{format_value(self.values[flag.name])}]"
 
 

@@ -17,7 +17,12 @@ from benchfarm_virtual.faults import FaultKind
 from benchfarm_virtual.graph import Graph, Subgraph
 from benchfarm_virtual.latency import NodeWork, Speeds
 from benchfarm_virtual.profiles import AcceleratorSpec, GpuSpec, UnitSpec
-from benchfarm_virtual.programs.delegates import XNNPACK, apply_flex, apply_xnnpack, created
+from benchfarm_virtual.programs.delegates import (
+    XNNPACK,
+    apply_flex,
+    apply_xnnpack,
+    create_delegates,
+)
 from benchfarm_virtual.programs.process import (
     BenchmarkFailedError,
     RuntimeSeverity,
@@ -34,8 +39,8 @@ if TYPE_CHECKING:
 _KNOWN_CUSTOM: Final = frozenset(
     {"TFLite_Detection_PostProcess", "NumericVerify", "Mfcc", "AudioSpectrogram"}
 )
-#: On a core of this rate: what the interpreter reads and XNNPACK packs, bytes a microsecond, and
-#: the cost per operator.
+#: On a core of this rate: bytes a microsecond that the interpreter reads and XNNPACK packs, and the
+#: cost per operator.
 _REFERENCE_GMACS: Final = 14.0
 _BUILD_US: Final = 250.0
 _BUILD_BYTES_PER_US: Final = 900.0
@@ -53,11 +58,11 @@ class InputLayer:
 
 
 def parse_layers(flags: Parameters) -> list[InputLayer]:
-    """Return what the input flags say."""
+    """Return the input layers of the flags."""
     names, shapes = flags.text("input_layer"), flags.text("input_layer_shape")
     # The first single ':' divides; '::' stands for a ':' in the name.
-    found = re.finditer(r"((?:[^:,]|::)+):(?!:)([^,]*)", flags.text("input_layer_value_files"))
-    files = {match[1].replace("::", ":"): match[2] for match in found}
+    matches = re.finditer(r"((?:[^:,]|::)+):(?!:)([^,]*)", flags.text("input_layer_value_files"))
+    files = {match[1].replace("::", ":"): match[2] for match in matches}
     return [
         InputLayer(shape=tuple(map(int, shape.split(","))), value_file=files.get(name, ""))
         for name, shape in zip(names.split(","), shapes.split(":"), strict=True)
@@ -81,7 +86,7 @@ class Interpreter:
         self.input_values: list[bytes] = []
         #: The GPU's programming interface in use: cl or gl.
         self.gpu_backend = "cl"
-        #: What delegates drive beside the CPU.
+        #: Delegate -> its device beside the CPU.
         self.devices: dict[Delegate, UnitSpec] = {}
         #: The delegates that compute wrong numbers (a fault).
         self.wrong: set[Delegate] = set()
@@ -105,8 +110,8 @@ class Interpreter:
             sum(self.subgraph.tensors[i].size_bytes for i in self.subgraph.inputs) * self.scale
         )
 
-    def tell(self, severity: RuntimeSeverity, message: str) -> None:
-        """Say something as the runtime does."""
+    def log(self, severity: RuntimeSeverity, message: str) -> None:
+        """Log a message of the runtime."""
         self.run.say.runtime(severity, message)
 
     def read_inputs(self) -> None:
@@ -130,10 +135,10 @@ class Interpreter:
         run = self.run
         self.init_us = self._preparing_us(_BUILD_US + self.graph.size_bytes / _BUILD_BYTES_PER_US)
         if self.layers and self.subgraph.inputs:
-            given = math.prod(max(0, size) for size in self.layers[0].shape)
-            self.scale = given / max(1, self.subgraph.tensors[self.subgraph.inputs[0]].elements)
+            elements = math.prod(max(0, size) for size in self.layers[0].shape)
+            self.scale = elements / max(1, self.subgraph.tensors[self.subgraph.inputs[0]].elements)
         run.moment("delegate")
-        applied = created(self)
+        applied = create_delegates(self)
         if not applied and self.flags.switch("require_full_delegation"):
             run.fail("Disallowed CPU fallback detected.")
         if len(applied) > 1 and not run.is_litert:
@@ -152,7 +157,7 @@ class Interpreter:
             replaced = apply()
         except BenchmarkFailedError:
             if len(self.plan.nodes) > nodes_before:
-                self.tell(
+                self.log(
                     "ERROR", "Restored original execution plan after delegate application failure."
                 )
             run.fail(
@@ -180,13 +185,13 @@ class Interpreter:
             )
 
     def _note_wrong(self, delegate: Delegate) -> None:
-        """Have a delegate compute wrong numbers, when that fault was asked for."""
+        """Have a delegate compute wrong numbers, with that fault."""
         if self.run.take_fault(FaultKind.DELEGATE_WRONG, delegate.name) is not None:
             self.wrong.add(delegate)
 
     def _allocate(self) -> None:
         run = self.run
-        if "use_xnnpack" not in self.flags.given and not self.plan.fully_delegated:
+        if "use_xnnpack" not in self.flags.explicit and not self.plan.fully_delegated:
             apply_xnnpack(self)
             self._note_wrong(XNNPACK)
         if run.flex:
@@ -201,14 +206,14 @@ class Interpreter:
                 ):
                     self._unresolved(node_id, node.name)
         packed = sum(len(plan.delegated) for plan in self.plans)
-        if any(own.packs_weights for own in self.delegates):
+        if any(delegate.packs_weights for delegate in self.delegates):
             self.init_us += self._preparing_us(self.graph.weight_bytes / _PACK_BYTES_PER_US)
         nodes = packed + sum(len(plan.execution) for plan in self.plans)
         self.init_us += self._preparing_us(_PREPARE_US_PER_OP * nodes)
 
     def _preparing_us(self, reference_us: float) -> float:
-        """Return how long one thread takes on this phone, now, for what takes ``reference_us`` on
-        the reference.
+        """Return the current time of one thread of this phone for work of ``reference_us`` on the
+        reference core.
         """
         first = self.threads()[0]
         shares = self.run.hardware.core_shares()
@@ -218,7 +223,7 @@ class Interpreter:
     def _unresolved(self, node_id: int, name: str) -> None:
         run = self.run
         if name.startswith("Flex"):
-            self.tell(
+            self.log(
                 "ERROR",
                 "Select TensorFlow op(s), included in the given model, is(are) not supported by this interpreter. Make "
                 "sure you apply/link the Flex delegate before inference. For the Android, it can be resolved by adding "
@@ -226,12 +231,12 @@ class Interpreter:
                 "https://www.tensorflow.org/lite/guide/ops_select",
             )
         else:
-            self.tell(
+            self.log(
                 "ERROR",
                 f"Encountered unresolved custom op: {name}.\nSee instructions: "
                 "https://www.tensorflow.org/lite/guide/ops_custom ",
             )
-        self.tell("ERROR", f"Node number {node_id} ({name}) failed to prepare.")
+        self.log("ERROR", f"Node number {node_id} ({name}) failed to prepare.")
         run.fail("Failed to allocate tensors!")
 
     # Speed
@@ -254,7 +259,7 @@ class Interpreter:
 
     @property
     def used(self) -> list[UnitSpec]:
-        """What computes beside the CPU in the subgraph that runs."""
+        """The devices beside the CPU in the subgraph that runs."""
         return [device for unit, device in self.devices.items() if unit in self.units]
 
     def threads(self) -> tuple[int, ...]:
@@ -265,9 +270,9 @@ class Interpreter:
         """Return the speeds of all units at these clocks."""
         flags = self.flags
         fp16 = flags.switch("xnnpack_force_fp16") or flags.switch("allow_fp16")
-        memory = self.run.hardware.memory_share()
+        memory_share = self.run.hardware.memory_share()
         cpu = partial(
-            latency.cpu_speed, self.run.profile, self.threads(), shares, memory_share=memory
+            latency.cpu_speed, self.run.profile, self.threads(), shares, memory_share=memory_share
         )
         speeds = {BUILTIN: cpu(xnnpack=False)}
         for unit in self.units:
@@ -278,7 +283,7 @@ class Interpreter:
                         gpu_share,
                         fp16=flags.switch("gpu_precision_loss_allowed"),
                         backend=self.gpu_backend,
-                        memory_share=memory,
+                        memory_share=memory_share,
                     )
                 case AcceleratorSpec() as device:
                     speeds[unit] = latency.accelerator_speed(device)
@@ -289,8 +294,8 @@ class Interpreter:
     def inference_us(self, shares: dict[int, float], gpu_share: float) -> float:
         """Return the time of one inference at these clocks, before noise."""
         key = (*shares.values(), gpu_share, self.run.hardware.memory_share())
-        known = self._known_times.get(key)
-        if known is None:
+        time_us = self._known_times.get(key)
+        if time_us is None:
             speeds = self.speeds(shares, gpu_share)
             factor = latency.unpinned_factor(
                 self.run.profile,
@@ -299,15 +304,13 @@ class Interpreter:
             )
             cpu = sum(w.time_us(speeds) for w in self.works if w.unit.is_on_cpu)
             other = sum(w.time_us(speeds) for w in self.works if not w.unit.is_on_cpu)
-            known = (cpu * factor + other * math.sqrt(factor)) * self.run.time_factor
-            known = min(1e12, max(0.3, known))
-            self._known_times[key] = known
-        return known
+            time_us = (cpu * factor + other * math.sqrt(factor)) * self.run.time_factor
+            time_us = min(1e12, max(0.3, time_us))
+            self._known_times[key] = time_us
+        return time_us
 
     def load(self) -> tuple[tuple[int, ...], float, float, float]:
-        """Return what it puts on the phone: cores, their share, the GPU's share, watts in an
-        accelerator.
-        """
+        """Return its load of the phone: cores, their share, the GPU's share, watts in an accelerator."""
         threads, used = self.threads(), self.used
         if not used:
             return threads, 1.0, 0.0, 0.0

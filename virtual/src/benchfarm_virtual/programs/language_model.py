@@ -1,9 +1,9 @@
-"""litert_lm_advanced_main: a prompt read and an answer written, a few times on one engine, told on
-standard error.
+"""litert_lm_advanced_main: a prompt read and an answer written, a few times on one engine, with
+output on standard error.
 
 A token of the answer costs reading the weights once, a prompt's tokens share that and cost their
-multiply-adds; both go at the speed that the phone has at the time, so that a phone which heats up
-slows down within a process. What the model computes isn't computed.
+multiply-adds; both run at the phone's speed at the time, so that a phone which heats up slows down
+within a process. The model's results aren't computed.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from benchfarm_virtual.protos import message
 
 #: Flags that it has, with their defaults; any other ends it at once.
 _FLAGS: Final = {flag.name: shown_default(flag) for flag in FLAGS["litert_lm"]}
-#: What builds of 2025 haven't; a fake binary's version says which year it plays.
-_OF_2026: Final = frozenset(
+#: Flags that builds of 2025 lack; a fake binary's version has its year.
+_FLAGS_OF_2026: Final = frozenset(
     {
         "metric_proto_file_path",
         "boost_performance",
@@ -42,15 +42,15 @@ _OF_2026: Final = frozenset(
 _TRUE: Final = frozenset({"true", "1"})
 #: How much longer floats take than integers.
 _FLOAT: Final = 2.0
-_USUAL_THREADS: Final = 4
+_DEFAULT_THREADS: Final = 4
 #: Weights of four bits: two parameters, and two multiply-adds a token, in each byte.
 _MACS_A_BYTE: Final = 2.0
-#: What a token costs beside the model: sampling, and the runtime's own work.
+#: A token's time beside the model: sampling, and the runtime's own work.
 _TOKEN_US: Final = 150.0
-#: A prompt's tokens are worked on together, at a better rate than single ones, in steps of at most
-#: so many.
+#: A prompt's tokens are processed together, at a better rate than single ones, in steps of at most
+#: this number.
 _PROMPT_STEP: Final = 128
-#: An engine's init at this rate, and what it takes at the least.
+#: An engine's init at this rate, and its least time.
 _LOAD_BYTES_PER_US: Final = 900.0
 _INIT_US: Final = 9000.0
 #: Of it where a cache is there.
@@ -67,18 +67,18 @@ def run_language_model(call: Invocation, version: str) -> int:
     announce(call, "start")
     flags = dict(_FLAGS)
     for argument in call.launch.argv[1:]:
-        found = re.fullmatch(r"--(\w+)(?:=(.*))?", argument)
+        match = re.fullmatch(r"--(\w+)(?:=(.*))?", argument)
         if (
-            found is None
-            or found[1] not in flags
-            or (version.startswith("2025") and found[1] in _OF_2026)
+            match is None
+            or match[1] not in flags
+            or (version.startswith("2025") and match[1] in _FLAGS_OF_2026)
         ):
             _say(
                 call,
                 f"ERROR: Unknown command line flag '{argument.lstrip('-').partition('=')[0]}'",
             )
             return 1
-        flags[found[1]] = "true" if found[2] is None else found[2]
+        flags[match[1]] = "true" if match[2] is None else match[2]
     try:
         model = read_whole(call, flags["model_path"])
     except PhoneFileError:
@@ -108,7 +108,7 @@ class _Engine:
         self._flags = flags
         self._model_bytes = model_bytes
         self._is_gpu = flags["backend"] == "gpu"
-        threads = int(flags["num_cpu_threads"]) or _USUAL_THREADS
+        threads = int(flags["num_cpu_threads"]) or _DEFAULT_THREADS
         self._pace = Pace(call, version, threads=threads, on_gpu=self._is_gpu)
 
     def run(self) -> int:
@@ -123,12 +123,12 @@ class _Engine:
             _INIT_US + self._model_bytes / _LOAD_BYTES_PER_US
         ) * self._pace.noise.process_factor
         if flags["disable_cache"] != "true":
-            # What an engine has compiled is kept under the model's name, for the next one.
+            # Compiled kernels are stored under the model's name, for the next engine.
             name = flags["model_path"].rpartition("/")[2]
             folder = flags["cache_dir"] or flags["model_path"].rpartition("/")[0]
-            kept = f"{folder}/{name}_{self._model_bytes}.xnnpack_cache"
-            if folder != ":memory" and size_of(call, kept) is None:
-                write_whole(call, kept, b"\1" * min(self._model_bytes, 1 << 16))
+            cache = f"{folder}/{name}_{self._model_bytes}.xnnpack_cache"
+            if folder != ":memory" and size_of(call, cache) is None:
+                write_whole(call, cache, b"\1" * min(self._model_bytes, 1 << 16))
             else:
                 init_us *= _WARM
         call.sleep(init_us / 1e6)
@@ -138,9 +138,9 @@ class _Engine:
         )
         context = int(flags["max_num_tokens"]) or prefill + decode
         if prefill >= context:
-            told = "INVALID_ARGUMENT: Input token ids are too long. Exceeding the maximum number of tokens allowed"
-            return _failed(call, f"{told}: {prefill} >= {context}", 3)
-        written = b""
+            reason = "INVALID_ARGUMENT: Input token ids are too long. Exceeding the maximum number of tokens allowed"
+            return _failed(call, f"{reason}: {prefill} >= {context}", 3)
+        metrics = b""
         for _ in range(int(flags["num_iterations"])):
             announce(call, "run")
             turns = (
@@ -148,23 +148,23 @@ class _Engine:
                 self._turn(min(decode, context - prefill), is_prompt=False),
             )
             self._say_info(init_us, *turns)
-            written += message({1: _metrics(init_us, *turns)})
+            metrics += message({1: _metrics(init_us, *turns)})
         announce(call, "results")
         if flags["report_peak_memory_footprint"] == "true":
             _say(call, f"Peak system ram usage: {1.4 * self._model_bytes / 2**20 + 90:.2f}MB.")
             _say(call, f"Peak private footprint: {0.4 * self._model_bytes / 2**20 + 60:.2f}MB.")
         if flags["metric_proto_file_path"]:
-            write_whole(call, flags["metric_proto_file_path"], written)
+            write_whole(call, flags["metric_proto_file_path"], metrics)
         return 0
 
     def _has(self, *libraries: str) -> bool:
-        """Say whether one of some libraries is found."""
+        """Return whether one of some libraries is found."""
         folders = linked_folders(self._call)
         return any(find_library(self._call, name, folders) for name in libraries)
 
     def _say_delegates(self) -> None:
         name = "LITERT_CL" if self._is_gpu else "TfLiteXNNPackDelegate"
-        own, every = (87, 87) if self._is_gpu else (80, 87)
+        delegated, total = (87, 87) if self._is_gpu else (80, 87)
         if self._is_gpu:
             _say(
                 self._call,
@@ -175,14 +175,14 @@ class _Engine:
         for number, signature in enumerate(("decode", f"prefill_{_PROMPT_STEP}")):
             _say(
                 self._call,
-                f"VERBOSE: Replacing {own} out of {every} node(s) with delegate ({name}) node, yielding "
-                f"{1 + every - own} partitions for subgraph {number} ({signature}).",
+                f"VERBOSE: Replacing {delegated} out of {total} node(s) with delegate ({name}) node, yielding "
+                f"{1 + total - delegated} partitions for subgraph {number} ({signature}).",
             )
         if self._is_gpu and not self._has(_SAMPLER):
             _say(self._call, "WARNING: GPU sampler unavailable. Falling back to CPU sampling.")
 
     def _turn(self, tokens: int, *, is_prompt: bool) -> _Turn:
-        """Work on so many tokens, as fast as the phone is meanwhile."""
+        """Process ``tokens`` tokens at the phone's speed."""
         share = 1.0 if is_prompt else DECODING_SHARE
         step = self._prompt_us if is_prompt else self._answer_us
         return _Turn(tokens, sum(self._pace.times_us(tokens, step, cpu_share=share)))
@@ -229,15 +229,15 @@ def _metrics(init_us: float, prefill: _Turn, decode: _Turn) -> bytes:
     def phase(name: str, time_us: float) -> bytes:
         return message({1: name, 2: int(time_us)})
 
-    def turn(one: _Turn) -> bytes:
-        return message({1: int(one.time_us), 2: one.tokens})
+    def encoded(turn: _Turn) -> bytes:
+        return message({1: int(turn.time_us), 2: turn.tokens})
 
     return message(
         {
             1: message({1: prefill.tokens, 2: decode.tokens}),
             2: [phase("Init Executor", 0.98 * init_us), phase("Init Total", init_us)],
-            4: turn(prefill),
-            5: turn(decode),
+            4: encoded(prefill),
+            5: encoded(decode),
         }
     )
 

@@ -109,14 +109,18 @@ def run_performance_options(call: Invocation, version: str) -> int:
     say.info("STARTING!")
     name = call.launch.argv[0]
     try:
-        own = _parsed(call.launch.argv, FLAGS["performance"], say)
+        performance = _parsed(call.launch.argv, FLAGS["performance"], say)
         say.info("The list of TFLite runtime options to be benchmarked: [none]")
-        parameters = parse_arguments([name, *own.unconsumed], ANDROID_FLAGS, say)
+        parameters = parse_arguments([name, *performance.unconsumed], ANDROID_FLAGS, say)
         runs = BenchmarkRun(call, say, parameters, version).run().runs
     except BenchmarkFailedError:
         say.error("Error while running a single-option run: 1")
         return 0
     say.info("\n==============Summary of All Runs w/ Different Performance Options==============")
-    wanted = (own.summary for own in DELEGATES if own.summary and parameters.switch(own.flag))
-    say.info(f"{next(wanted, 'cpu w/ 1 threads'):>26}: {runs.line()}")
+    summaries = (
+        delegate.summary
+        for delegate in DELEGATES
+        if delegate.summary and parameters.switch(delegate.flag)
+    )
+    say.info(f"{next(summaries, 'cpu w/ 1 threads'):>26}: {runs.line()}")
     return 0

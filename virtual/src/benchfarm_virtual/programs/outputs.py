@@ -1,10 +1,10 @@
-"""What a fake binary writes as a model's outputs: what the model computes for its inputs, with the
-delegate's rounding.
+"""A fake binary's outputs of a model: the model's results for its inputs, with the delegate's
+rounding.
 
-The computer that the virtual phones live on computes it; every delegate adds the error that its
-arithmetic would, and a delegate that was made to compute wrong numbers is far off. Where the model
-can't be computed here (operators of others, text), the outputs are a fixed function of model,
-inputs and signature instead, alike on every phone.
+The host of the virtual phones computes them; every delegate adds the error of its arithmetic, and a
+delegate with the fault of wrong numbers is far off. Where the model can't be computed here (custom
+operators, text), the outputs are a fixed function of model, inputs and signature, alike on every
+phone.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from benchfarm_virtual.programs.interpreter import Interpreter
 
 #: The types that are computed and written, as numpy calls them.
-_KNOWN: Final = re.compile(r"u?int(?:8|16|32|64)|float(?:16|32|64)|bool")
+_WRITTEN_TYPES: Final = re.compile(r"u?int(?:8|16|32|64)|float(?:16|32|64)|bool")
 #: No output is written larger than this.
-_MOST_ELEMENTS = 1 << 24
-#: No model with more work than this is computed: the lab's computer has other phones to play.
-_MOST_MACS: Final = 5_000_000_000
+_MAX_ELEMENTS = 1 << 24
+#: No model with more work than this is computed: the host has other phones to run.
+_MAX_MACS: Final = 5_000_000_000
 #: Relative error of single and half precision, and how many integers are one step off.
 _FP32_ERROR: Final = 1e-7
 _FP16_ERROR: Final = 4e-4
@@ -40,30 +40,30 @@ _ACCELERATOR_STEPS: Final = 0.04
 
 
 def raw_outputs(interpreter: Interpreter) -> bytes:
-    """Return what --output_filepath holds: the outputs' bytes, one after the other."""
+    """Return the content of --output_filepath: the outputs' bytes, one after the other."""
     seed = _seed(interpreter)
     computed = _computed(interpreter)
-    written = b""
+    content = b""
     for position, index in enumerate(interpreter.subgraph.outputs):
         tensor = interpreter.subgraph.tensors[index]
         dtype = _dtype(tensor)
         if dtype is None:
             continue
         if computed is None:
-            values = _made_up(interpreter, tensor, dtype, seed, index)
+            values = _synthetic_values(interpreter, tensor, dtype, seed, index)
         else:
             values = computed[position].astype(np.float64).reshape(-1)
-        written += _encoded(dtype, _as_delegate(interpreter, dtype, values, seed + index))
-    return written
+        content += _encoded(dtype, _as_delegate(interpreter, dtype, values, seed + index))
+    return content
 
 
 def _dtype(tensor: Tensor) -> np.dtype[Any] | None:
     """Return a tensor's type as numpy has it, None for one that isn't written."""
     name = tensor.type_name.lower()
-    return np.dtype(name) if _KNOWN.fullmatch(name) else None
+    return np.dtype(name) if _WRITTEN_TYPES.fullmatch(name) else None
 
 
-def _is_whole(dtype: np.dtype[Any]) -> bool:
+def _is_integer(dtype: np.dtype[Any]) -> bool:
     return dtype.kind in "iu"
 
 
@@ -77,11 +77,11 @@ def _seed(interpreter: Interpreter) -> int:
 
 
 def _computed(interpreter: Interpreter) -> tuple[NDArray[Any], ...] | None:
-    """Return what the model computes; None when that isn't known here."""
+    """Return the model's results; None when they can't be computed here."""
     subgraph, layers = interpreter.subgraph, interpreter.layers
     macs = sum(subgraph.macs(operator) for operator in subgraph.operators) * interpreter.scale
     tensors = [subgraph.tensors[index] for index in (*subgraph.inputs, *subgraph.outputs)]
-    if macs > _MOST_MACS or None in map(_dtype, tensors):
+    if macs > _MAX_MACS or None in map(_dtype, tensors):
         return None
     shapes = [
         layers[position].shape
@@ -99,12 +99,12 @@ def _computed(interpreter: Interpreter) -> tuple[NDArray[Any], ...] | None:
     return computed if computed is not None and len(computed) == len(subgraph.outputs) else None
 
 
-def _made_up(
+def _synthetic_values(
     interpreter: Interpreter, tensor: Tensor, dtype: np.dtype[Any], seed: int, index: int
 ) -> NDArray[np.float64]:
-    elements = min(_MOST_ELEMENTS, max(1, int(tensor.elements * interpreter.scale)))
+    elements = min(_MAX_ELEMENTS, max(1, int(tensor.elements * interpreter.scale)))
     values = np.random.default_rng([seed, index]).random(elements)
-    return values * 100 if _is_whole(dtype) else values
+    return values * 100 if _is_integer(dtype) else values
 
 
 def _as_delegate(
@@ -113,7 +113,7 @@ def _as_delegate(
     """Return the values with the error of the arithmetic that computed them."""
     random = np.random.default_rng([seed, 1])
     units, flags = interpreter.units, interpreter.run.parameters
-    if _is_whole(dtype):
+    if _is_integer(dtype):
         share = _ACCELERATOR_STEPS if interpreter.used else _CPU_STEPS if units - {BUILTIN} else 0.0
         off = random.random(len(values)) < share
         values = values + np.where(off, random.choice([-1.0, 1.0], len(values)), 0.0)
@@ -130,7 +130,7 @@ def _as_delegate(
 
 
 def _wrong(dtype: np.dtype[Any], values: NDArray[np.float64]) -> NDArray[np.float64]:
-    if not _is_whole(dtype):
+    if not _is_integer(dtype):
         return values * -3.0
     return float(values.max()) + float(values.min()) - values
 
@@ -138,7 +138,7 @@ def _wrong(dtype: np.dtype[Any], values: NDArray[np.float64]) -> NDArray[np.floa
 def _encoded(dtype: np.dtype[Any], values: NDArray[np.float64]) -> bytes:
     if dtype == np.bool_:
         values = (values > 0.5).astype(np.float64)
-    elif _is_whole(dtype):
+    elif _is_integer(dtype):
         span = np.iinfo(dtype)
         values = np.clip(np.round(values), span.min, span.max)
     return values.astype(dtype).tobytes()

@@ -17,7 +17,7 @@ from benchfarm_virtual.latency import Noise, Speed, cpu_speed, gpu_speed, place_
 from benchfarm_virtual.open_files import OpenFile
 from benchfarm_virtual.samples import FakeNote, note_of
 
-#: In a fake binary's version, for tests and demonstrations: its inferences take so much longer or
+#: In a fake binary's version, for tests and demonstrations: its inferences take this much longer or
 #: shorter.
 _TIME_MARK: Final = re.compile(r"(?:^|\s)time([+-]\d{1,3}(?:\.\d{1,4})?)%(?:\s|$)", re.ASCII)
 #: No version makes a program faster than this.
@@ -29,11 +29,11 @@ class BenchmarkFailedError(Exception):
 
 
 def time_factor_of(version: str) -> float:
-    """Return how long inferences take in a fake of this version: 1.03 for ``2.1 time+3%``, 1.0
-    without a mark.
+    """Return the factor of a fake version's inference times: 1.03 for ``2.1 time+3%``, 1.0 without a
+    mark.
     """
-    found = _TIME_MARK.search(version)
-    return max(_LEAST_TIME, 1.0 + float(found[1]) / 100.0) if found else 1.0
+    match = _TIME_MARK.search(version)
+    return max(_LEAST_TIME, 1.0 + float(match[1]) / 100.0) if match else 1.0
 
 
 def announce(call: Invocation, name: str) -> None:
@@ -54,8 +54,8 @@ def read_whole(call: Invocation, path: str) -> bytes:
 
 def size_of(call: Invocation, path: str) -> int | None:
     """Return a file's size, None when it isn't there."""
-    found = call.files.find(call.path(path))
-    return None if found is None else found.size_bytes
+    file_stat = call.files.find(call.path(path))
+    return None if file_stat is None else file_stat.size_bytes
 
 
 def write_whole(call: Invocation, path: str, content: bytes) -> bool:
@@ -67,8 +67,7 @@ def write_whole(call: Invocation, path: str, content: bytes) -> bool:
     return True
 
 
-#: Folders of installed apps; what an app brings with it isn't looked for there, its APK is taken to
-#: be whole.
+#: Folders of installed apps; an app's own libraries aren't searched there, its APK counts as whole.
 APP_FOLDERS = "/data/app/"
 
 
@@ -78,7 +77,7 @@ def linked_folders(call: Invocation) -> list[str]:
 
 
 def find_library(call: Invocation, name: str, folders: Iterable[str]) -> FakeNote | None:
-    """Return what a fake library says about itself, None when no folder has one of this name."""
+    """Return the note of a fake library, None when no folder has one of this name."""
     for folder in folders:
         try:
             note = note_of(read_whole(call, f"{folder}/{name}"))
@@ -97,7 +96,7 @@ _PRIORITIES: Final[Mapping[str, LogPriority]] = {"WARN": "W", "WARNING": "W", "E
 
 
 class Transcript:
-    """What a benchmark program says. A message may have several lines; only the first carries a
+    """The messages of a benchmark program. A message may have several lines; only the first has a
     prefix.
     """
 
@@ -131,7 +130,7 @@ class Transcript:
             priority = _PRIORITIES.get(severity, "I")
             call.system.logs.log(priority, LOG_TAG, message, pid=call.process.pid)
             return
-        # As C++ streams do: output to a full device is lost without a word.
+        # As with C++ streams, output to a full device is lost without an error.
         with contextlib.suppress(PhoneFileError):
             stream.write(encoded(f"{severity}: {message}\n"))
 
@@ -141,9 +140,10 @@ def number(value: float) -> str:
     return f"{value:g}"
 
 
-#: Phone time that is slept through at once; clocks are looked at in between.
+#: Phone time of one sleep; clocks are read in between.
 _SLEEP_S: Final = 0.32
-#: Steps so short that more fit into it take the mean of so many, which costs this computer less.
+#: Shorter steps, of which more fit into a sleep, take the mean of this number, which costs the host
+#: less.
 _MOST_DRAWN: Final = 64
 
 
@@ -179,7 +179,7 @@ class Pace:
     ) -> list[float]:
         """Do a step ``count`` times; return each time.
 
-        ``step_us`` says how long it takes at a speed, ``cpu_share`` how busy the cores are meanwhile.
+        ``step_us`` returns a step's time at a speed; ``cpu_share`` is the cores' share meanwhile.
         """
         hardware = self._hardware
         work = hardware.begin_work(

@@ -1,5 +1,5 @@
-"""What benchmark_model says and writes at the end of a run, in the order of its listeners, and how
-long each operator took.
+"""Output and files of benchmark_model at the end of a run, in the order of its listeners, and the
+times of its operators.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _KB_PER_MB: Final = 1024.0
 
 
 def say_results(run: BenchmarkRun, results: Results) -> None:
-    """Say the timings and the memory."""
-    say, flags, memory = run.say, run.parameters, results.footprint
+    """Print the timings and the memory."""
+    say, flags, footprint = run.say, run.parameters, results.footprint
     say.info(
         f"Inference timings in us: Init: {results.init_us}, First inference: {results.first_us}, "
         f"Warmup (avg): {number(results.warmup.average)}, Inference (avg): {number(results.runs.average)}"
@@ -40,15 +40,15 @@ def say_results(run: BenchmarkRun, results: Results) -> None:
         "actual memory footprint of the model at runtime. Take the information at your discretion."
     )
     say.info(
-        f"Memory footprint delta from the start of the tool (MB): init={number(memory.init_kb / _KB_PER_MB)} "
-        f"overall={number(memory.overall_kb / _KB_PER_MB)}"
+        f"Memory footprint delta from the start of the tool (MB): init={number(footprint.init_kb / _KB_PER_MB)} "
+        f"overall={number(footprint.overall_kb / _KB_PER_MB)}"
     )
     if flags.switch("report_peak_memory_footprint"):
         _say_peak(run, results)
 
 
 def report_details(run: BenchmarkRun, interpreter: Interpreter, results: Results) -> None:
-    """Say the profile, and write the files that were asked for."""
+    """Write the profile and the requested files."""
     say, flags = run.say, run.parameters
     if flags.switch("enable_op_profiling"):
         _write_profile(run, interpreter, results)
@@ -67,19 +67,19 @@ def save_result(
     call: Invocation,
     flags: Parameters,
     results: Results,
-    tell: Callable[[str], None],
-    complain: Callable[[str], None],
+    log: Callable[[str], None],
+    log_error: Callable[[str], None],
 ) -> None:
-    """Write the result as a proto where that was asked for, and say so."""
+    """Write the result as a proto where that was requested, and log it."""
     path = flags.text("result_file_path")
     if not path:
         return
-    tell(f"Saving benchmark result to: {path}")
+    log(f"Saving benchmark result to: {path}")
     peak_kb = results.footprint.peak_kb if flags.switch("report_peak_memory_footprint") else 0
     if write_whole(call, path, result_proto(results, peak_kb)):
-        tell(f"Saved benchmark result to: {path}")
+        log(f"Saved benchmark result to: {path}")
     else:
-        complain(f"Failed to save benchmark result to: {path}")
+        log_error(f"Failed to save benchmark result to: {path}")
 
 
 def _write_profile(run: BenchmarkRun, interpreter: Interpreter, results: Results) -> None:
@@ -97,16 +97,16 @@ def _write_profile(run: BenchmarkRun, interpreter: Interpreter, results: Results
 
 
 def _say_peak(run: BenchmarkRun, results: Results) -> None:
-    memory = results.footprint
-    anonymous = memory.anonymous_kb // 1024
-    total = max(anonymous, memory.peak_kb // 1024)
+    footprint = results.footprint
+    anonymous_mb = footprint.anonymous_kb // 1024
+    total_mb = max(anonymous_mb, footprint.peak_kb // 1024)
     run.say.info(
-        f"Overall peak memory footprint (MB) via periodic monitoring: {number(memory.peak_kb / _KB_PER_MB)}"
+        f"Overall peak memory footprint (MB) via periodic monitoring: {number(footprint.peak_kb / _KB_PER_MB)}"
     )
     run.say.info("Memory status at the end of exeution:")
-    run.say.info(f"- VmRSS              : {total} MB")
-    run.say.info(f"+ RssAnnon           : {anonymous} MB")
-    run.say.info(f"+ RssFile + RssShmem : {total - anonymous} MB")
+    run.say.info(f"- VmRSS              : {total_mb} MB")
+    run.say.info(f"+ RssAnnon           : {anonymous_mb} MB")
+    run.say.info(f"+ RssFile + RssShmem : {total_mb - anonymous_mb} MB")
 
 
 def result_proto(results: Results, peak_kb: int) -> bytes:
@@ -126,9 +126,12 @@ def result_proto(results: Results, peak_kb: int) -> bytes:
         9: results.first_us / 1e3,
         10: warmup.average / 1e3,
     }
-    memory: dict[int, Value] = {1: results.footprint.init_kb, 2: results.footprint.overall_kb}
+    memory_fields: dict[int, Value] = {
+        1: results.footprint.init_kb,
+        2: results.footprint.overall_kb,
+    }
     if peak_kb > 0:
-        memory[3] = peak_kb / _KB_PER_MB
+        memory_fields[3] = peak_kb / _KB_PER_MB
     throughput = results.input_bytes / 2**20 / (runs.average / 1e6) if runs.average else 0.0
     misc: dict[int, Value] = {
         1: results.model_bytes / 1e6,
@@ -136,7 +139,7 @@ def result_proto(results: Results, peak_kb: int) -> bytes:
         3: warmup.count,
         4: throughput,
     }
-    return message({2: message(latency), 3: message(memory), 4: message(misc)})
+    return message({2: message(latency), 3: message(memory_fields), 4: message(misc)})
 
 
 #: Edge.DataType of model_runtime_info.proto.
@@ -224,7 +227,7 @@ def _operators(interpreter: Interpreter, runs: int) -> list[_Row]:
 
 
 def _labels(interpreter: Interpreter, work: NodeWork) -> list[tuple[str, str]]:
-    """Return node types and names: of a delegate that shows its own operators, one for each."""
+    """Return node types and names; one per operator for a delegate that shows its own."""
     plan, node = interpreter.plan, work.node
     if (label := work.unit.label) is None:
         names = ", ".join(plan.subgraph.tensors[i].name for i in node.outputs)
@@ -242,9 +245,9 @@ def _statistics(values: NDArray[np.int64]) -> bytes:
         return b""
     whole = (values[0], values[-1], values.mean(), values.min(), values.max(), values.sum())
     first, last, mean, low, high, total = map(int, whole)
-    spread, variance = float(int(values.std())), float(int(values.var()))
+    deviation, variance = float(int(values.std())), float(int(values.var()))
     return message(
-        {1: first, 2: last, 3: mean, 4: spread, 5: variance, 6: low, 7: high, 8: total}
+        {1: first, 2: last, 3: mean, 4: deviation, 5: variance, 6: low, 7: high, 8: total}
         | {9: len(values)}
     )
 

@@ -303,8 +303,8 @@ def footprint_of(interpreter: Interpreter, runs: int) -> Footprint:
     arena_kb = (
         sum(sorted((t.size_bytes for t in computed), reverse=True)[:3]) / 1024 * interpreter.scale
     )
-    anonymous_kb = arena_kb + sum(own.memory_kb for own in delegates)
-    if any(own.packs_weights for own in delegates):
+    anonymous_kb = arena_kb + sum(delegate.memory_kb for delegate in delegates)
+    if any(delegate.packs_weights for delegate in delegates):
         anonymous_kb += 1.3 * model_kb
     init_kb = _RUNTIME_KB + model_kb + anonymous_kb
     # What the program keeps of each run's time.

@@ -40,10 +40,10 @@ def holds(shell: Shell, args: Sequence[str]) -> bool:
     raise ArithmeticFaultError(f"test: {args[1]}: unexpected operator/operand")
 
 
-def _file_is(wanted: Callable[[FileStat], bool]) -> Callable[[Shell, str], bool]:
+def _file_is(condition: Callable[[FileStat], bool]) -> Callable[[Shell, str], bool]:
     def check(shell: Shell, path: str) -> bool:
-        found = shell.files.find(shell.absolute(path)) if path else None
-        return found is not None and wanted(found)
+        file_stat = shell.files.find(shell.absolute(path)) if path else None
+        return file_stat is not None and condition(file_stat)
 
     return check
 
@@ -230,14 +230,14 @@ def wait_builtin(shell: Shell, args: Sequence[str]) -> int:
         return 0
     status = 0
     for name in args:
-        found = next((job for job in shell.jobs if str(job.pid) == name), None)
-        if found is None:
+        waited = next((job for job in shell.jobs if str(job.pid) == name), None)
+        if waited is None:
             status = 127
             continue
-        if not shell.wait_for(found):
+        if not shell.wait_for(waited):
             return _interrupted(shell)
-        shell.jobs.remove(found)
-        status = shell.ended(found, found.status)
+        shell.jobs.remove(waited)
+        status = shell.ended(waited, waited.status)
     return status
 
 
@@ -260,18 +260,18 @@ def kill_builtin(shell: Shell, args: Sequence[str]) -> int:
 def _kill_one(shell: Shell, name: str, signal: int) -> int:
     table, number = shell.system.processes, int(name.removeprefix("-"))
     if name.startswith("-") or number == 0:
-        found = [row for row in table.live() if row.pgid == (number or shell.process.pgid)]
-        found.sort(key=lambda process: process is shell.process)
+        processes = [row for row in table.live() if row.pgid == (number or shell.process.pgid)]
+        processes.sort(key=lambda process: process is shell.process)
     else:
-        found = [row for row in (table.find(number),) if row is not None]
-    found = [process for process in found if not process.done.is_set()]
-    allowed = [process for process in found if shell.uid in {0, process.uid}]
+        processes = [row for row in (table.find(number),) if row is not None]
+    processes = [process for process in processes if not process.done.is_set()]
+    allowed = [process for process in processes if shell.uid in {0, process.uid}]
     for process in allowed:
         table.kill(process, signal)
     shell.check_signals()
     if not allowed:
-        what = "Operation not permitted" if found else "No such process"
-        shell.complain(f"kill: {name}: {what}")
+        reason = "Operation not permitted" if processes else "No such process"
+        shell.complain(f"kill: {name}: {reason}")
     return int(not allowed)
 
 

@@ -76,10 +76,10 @@ class Expander:
     def _arguments(self, word: Word) -> list[str]:
         arguments: list[str] = []
         for field in self._fields(word):
-            found: Sequence[str] = ()
+            paths: Sequence[str] = ()
             if _MAGIC.search("".join(text for text, quoted in field if not quoted)):
-                found = _matching_paths(_pattern(field), self._state)
-            arguments += found or ["".join(text for text, _ in field)]
+                paths = _matching_paths(_pattern(field), self._state)
+            arguments += paths or ["".join(text for text, _ in field)]
         return arguments
 
     def text(self, word: Word) -> str:
@@ -175,22 +175,22 @@ def trimmed(text: str, pieces: Pieces, operator: str) -> str:
 
 def _matching_paths(pattern: str, shell: Shell) -> list[str]:
     """Return the paths that match, sorted; empty when there are none."""
-    found, is_listed = [""], False
+    paths, is_listed = [""], False
     for depth, name in enumerate(pattern.split("/")):
-        folders = [f"{path}/" if depth else path for path in found]
+        folders = [f"{path}/" if depth else path for path in paths]
         is_listed = bool(_MAGIC.search(name))
         if is_listed:
-            found = [
+            paths = [
                 folder + inside
                 for folder in folders
                 for inside in _names_in(shell, folder)
                 if _compiled(name).fullmatch(inside) and (name[0] == "." or inside[0] != ".")
             ]
         else:
-            found = [f"{folder}{name}" for folder in folders]
+            paths = [f"{folder}{name}" for folder in folders]
     if is_listed:  # whatever a name that is listed leads to
-        return sorted(found)
-    where = ((path, shell.absolute(path)) for path in found)
+        return sorted(paths)
+    where = ((path, shell.absolute(path)) for path in paths)
     return sorted(path for path, full in where if shell.files.find(full, follow=False))
 
 
@@ -234,15 +234,15 @@ def calculated(expression: str, variable: Callable[[str], str]) -> int:
     def value(node: ast.expr) -> int:
         match node:
             case ast.Constant(int() as number):
-                found = number
+                result = number
             case ast.Name(name):  # its text is an expression itself
-                found = calculated(variable(name), variable)
+                result = calculated(variable(name), variable)
             case ast.UnaryOp(ast.USub(), inner):
-                found = -value(inner)
+                result = -value(inner)
             case ast.BinOp(left, sign, right) if type(sign) in _OPERATIONS:
-                found = _OPERATIONS[type(sign)](value(left), value(right))
+                result = _OPERATIONS[type(sign)](value(left), value(right))
             case _:
                 raise ArithmeticFaultError(f"{expression}: a virtual phone knows + - * | <<")
-        return (found + (1 << 31)) % (1 << 32) - (1 << 31)
+        return (result + (1 << 31)) % (1 << 32) - (1 << 31)
 
     return value(_syntax(expression))

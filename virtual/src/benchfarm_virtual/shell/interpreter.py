@@ -103,8 +103,8 @@ class Shell:
         if name in self.values:
             return self.values[name]
         if name.isdigit():
-            known = [self.name, *self.positional]
-            return known[int(name)] if int(name) < len(known) else ""
+            parameters = [self.name, *self.positional]
+            return parameters[int(name)] if int(name) < len(parameters) else ""
         special = {
             "?": self.status,
             "$": self.shell_pid,

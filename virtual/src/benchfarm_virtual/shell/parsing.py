@@ -126,11 +126,11 @@ class _Parser:
                 parts.append(self.dollar(quoted=quoted))
             else:
                 match = plain.match(self.text, self.at)
-                found = match.group() if match else char
-                self.at += len(found)
+                text = match.group() if match else char
+                self.at += len(text)
                 # A quote within quotes that something else closes is none.
-                if found != '"':
-                    _add(parts, found, quoted=quoted)
+                if text != '"':
+                    _add(parts, text, quoted=quoted)
         if self.at >= len(self.text) and stop in _CLOSING:
             raise self.fault()
         return parts
@@ -139,8 +139,8 @@ class _Parser:
         """Take a backslash and what it stands before: one of ``only``, if there are such."""
         following = self.text[self.at + 1 : self.at + 2]
         if following != "\n":
-            kept = "" if not only or (following and following in only) else "\\"
-            _add(parts, kept + following, quoted=True)
+            backslash = "" if not only or (following and following in only) else "\\"
+            _add(parts, backslash + following, quoted=True)
         self.at += 2
 
     def dollar(self, *, quoted: bool) -> Part:
@@ -228,9 +228,9 @@ class _Parser:
 
     def fault(self) -> ShellSyntaxError:
         """Return the error of what comes next."""
-        found = self.peek() or self.text[self.at : self.at + 1]
-        shown = {"": "EOF", "\n": "newline"}.get(found, f"'{found}'")
-        return ShellSyntaxError(f"syntax error: unexpected {shown}")
+        token = self.peek() or self.text[self.at : self.at + 1]
+        label = {"": "EOF", "\n": "newline"}.get(token, f"'{token}'")
+        return ShellSyntaxError(f"syntax error: unexpected {label}")
 
     # Statements
 

@@ -39,13 +39,13 @@ def printed(template: str, args: Sequence[str]) -> bytes:
     todo, out = list(args), ""
 
     def part(match: re.Match[str]) -> str:
-        found = match[0]
+        text = match[0]
         if match["bad"]:
-            raise PrintFaultError(f"a virtual phone knows %s, %x and %%, not {found}")
-        if found[0] == "\\" or found == "%%":
-            return _escaped(found[1]) if found[0] == "\\" else "%"
+            raise PrintFaultError(f"a virtual phone knows %s, %x and %%, not {text}")
+        if text[0] == "\\" or text == "%%":
+            return _escaped(text[1]) if text[0] == "\\" else "%"
         value = todo.pop(0) if todo else ""
-        return value if found == "%s" else f"{int(value or '0'):x}"
+        return value if text == "%s" else f"{int(value or '0'):x}"
 
     while True:
         before = len(todo)

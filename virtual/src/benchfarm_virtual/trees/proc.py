@@ -50,7 +50,7 @@ def computed_trees(system: PhoneSystem) -> Mapping[str, Node]:
 def _groups(system: PhoneSystem) -> Mapping[str, Node]:
     """Return the controllers' files; a shell user may read them, the system and root may write."""
 
-    def of(group: Group) -> FileNode:
+    def members(group: Group) -> FileNode:
         def pids() -> bytes:
             live = system.processes.live()
             return b"".join(b"%d\n" % process.pid for process in live if process.group == group)
@@ -64,7 +64,7 @@ def _groups(system: PhoneSystem) -> Mapping[str, Node]:
         return FileNode(read=pids, write=move, mode=0o664, uid=SYSTEM_UID)
 
     return {
-        f"{controller}/{name}/cgroup.procs": of(group)
+        f"{controller}/{name}/cgroup.procs": members(group)
         for controller in ("cpuset", "cpuctl")
         for name, group in _GROUPS.items()
     }

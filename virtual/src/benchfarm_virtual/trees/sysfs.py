@@ -41,7 +41,7 @@ def _number(data: bytes) -> int:
     return int(data)
 
 
-def _policy(hardware: VirtualHardware, number: int, known: Clocks) -> Mapping[str, Node]:
+def _policy(hardware: VirtualHardware, number: int, clocks: Clocks) -> Mapping[str, Node]:
     def now() -> Clocks:
         return hardware.clusters()[number]
 
@@ -63,10 +63,10 @@ def _policy(hardware: VirtualHardware, number: int, known: Clocks) -> Mapping[st
             lambda: now().limit_khz,
             lambda data: hardware.set_limits(now(), max_khz=_number(data)),
         ),
-        "cpuinfo_min_freq": text_file(lambda: min(known.available_khz)),
-        "cpuinfo_max_freq": text_file(lambda: max(known.available_khz)),
+        "cpuinfo_min_freq": text_file(lambda: min(clocks.available_khz)),
+        "cpuinfo_max_freq": text_file(lambda: max(clocks.available_khz)),
         "scaling_governor": text_file(lambda: now().governor, govern),
-        "related_cpus": text_file(lambda: " ".join(map(str, known.cpus))),
+        "related_cpus": text_file(lambda: " ".join(map(str, clocks.cpus))),
         "stats/time_in_state": _times(now, 100),
     }
 
