@@ -13,7 +13,7 @@ _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def read_yaml(path: Path) -> Any:  # noqa: ANN401 - whatever the file holds
-    """Return what a YAML file of this package holds."""
+    """Return the content of a YAML file of this package."""
     return yaml.load(path.read_text(encoding="utf-8"), _LOADER)  # noqa: S506 - a safe one
 
 

@@ -1,7 +1,7 @@
-"""What a delegate of the programs is, and how a graph is cut up for it.
+"""Delegates of the programs, and the partitions of a graph for them.
 
-The order of execution is cut as TensorFlow Lite cuts it: nodes of one kind are gathered as long as
-all they read is there, so that partitions are as few as possible.
+The order of execution is partitioned as in TensorFlow Lite: nodes of one kind are gathered as long
+as all their inputs are there, so that partitions are as few as possible.
 """
 
 from __future__ import annotations

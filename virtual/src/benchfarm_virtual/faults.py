@@ -1,5 +1,5 @@
-"""The faults that a virtual phone can have on request (``faults.yaml`` says what each one does), and
-the table of them that each phone keeps.
+"""The faults that a virtual phone can have on request (``faults.yaml`` describes each), and the
+table of them that each phone has.
 
 A fault waits in its phone's :class:`FaultTable` until the part it concerns asks for it: the
 transport, the files, the log, a program. It fires ``times`` times (0: until it is removed) and can
@@ -81,7 +81,7 @@ class Fault:
 
     @property
     def times_left(self) -> int:
-        """How often it still fires, 0 being without end."""
+        """How many times it still fires; 0: without limit."""
         if self.times is not None:
             return self.times
         return 0 if FAULT_NOTES[self.kind].lasting else 1
@@ -116,7 +116,7 @@ class Fault:
 def parse_fault(kind: str, settings: Sequence[str] = ()) -> Fault:
     """Read a fault as people write it: ``parse_fault("cut", ["moment=push", "bytes=65536"])``.
 
-    Raises UsageError naming what can't be used.
+    Raises UsageError naming the wrong part.
     """
     try:
         fault_kind = FaultKind(kind)
@@ -165,7 +165,7 @@ class Cut:
         self._is_over = False
 
     def passing(self, data: bytes) -> bytes:
-        """Return what of the data passes."""
+        """Return the part of the data that passes."""
         size = 0 if self._is_over else len(data)
         size, cut = self._faults.advance(self._kind, size, self._moment, subject=self._subject)
         self._is_over = self._is_over or cut is not None
@@ -222,7 +222,7 @@ class FaultTable:
         return fault
 
     def remove(self, fault_id: int) -> Fault | None:
-        """Take a fault out of the table again; return it, or None when it is no longer there."""
+        """Remove a fault from the table; return it, or None when it is no longer there."""
         with self._lock:
             entry = next((w for w in self._waiting if w.fault.fault_id == fault_id), None)
             if entry is None:

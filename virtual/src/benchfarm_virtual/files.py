@@ -92,7 +92,7 @@ def _file_stat(node: Node) -> FileStat:
 
 
 def _reader(file: HeldFile) -> Callable[[int], bytes]:
-    """Return what reads on in a file."""
+    """Return a function that reads the next bytes of a file."""
     place = 0
 
     def take(limit: int) -> bytes:
@@ -120,8 +120,8 @@ class _Place:
         """The phone path without links, ``.`` and ``..``."""
         return "/" + "/".join(self.names)
 
-    def there(self) -> Node:
-        """Return what is there; raise PhoneFileError when nothing is."""
+    def existing(self) -> Node:
+        """Return the node; raise PhoneFileError when there is none."""
         if self.node is None:
             raise file_error(errno.ENOENT)
         return self.node
@@ -158,9 +158,7 @@ class PhoneTree:
         self._changing = threading.RLock()
 
     def lay(self, path: str, mode: int = 0o771, uid: int = SHELL_UID) -> Folder:
-        """Return the folder at a path without links; it is made so, and those above it, where there
-        is none.
-        """
+        """Return the folder at a path without links; create it and those above it where missing."""
         folder = self.root
         for name in path.strip("/").split("/"):
             node = folder.nodes.setdefault(name, Folder(mode, uid, fixed=False))
@@ -221,11 +219,11 @@ class PhoneTree:
     # The contract
 
     def stat(self, path: str, *, follow: bool = True) -> FileStat:
-        """Return what the path is; raise PhoneFileError (ENOENT, EACCES ...)."""
-        return _file_stat(self._find(path, follow=follow).there())
+        """Return the status of a path; raise PhoneFileError (ENOENT, EACCES ...)."""
+        return _file_stat(self._find(path, follow=follow).existing())
 
     def find(self, path: str, *, follow: bool = True) -> FileStat | None:
-        """Return what the path is, None where nothing is or may be looked at."""
+        """Return the status of a path, None where it is missing or not allowed."""
         try:
             return self.stat(path, follow=follow)
         except PhoneFileError:
@@ -233,7 +231,7 @@ class PhoneTree:
 
     def list(self, path: str) -> Sequence[str]:
         """Return the names in a folder, sorted."""
-        node = self._find(path, operation="list").there()
+        node = self._find(path, operation="list").existing()
         if not isinstance(node, Folder):
             raise file_error(errno.ENOTDIR)
         _check(node, 4)
@@ -241,7 +239,7 @@ class PhoneTree:
 
     def open_read(self, path: str) -> OpenFile:
         """Open a file to read."""
-        node = self._find(path, operation="read").there()
+        node = self._find(path, operation="read").existing()
         _check(node, 4)
         match node:
             case HeldFile():
@@ -281,7 +279,7 @@ class PhoneTree:
         raise file_error(errno.EACCES)
 
     def _writer(self, file: HeldFile, path: str, *, append: bool) -> Callable[[bytes], None]:
-        """Return what writes on into a file while there is space; what fits is written."""
+        """Return a function that appends bytes to a file; of too many it writes those that fit."""
         place = 0
 
         def write(data: bytes) -> None:
@@ -306,7 +304,7 @@ class PhoneTree:
         place.changeable().nodes[place.names[-1]] = node
 
     def make_folders(self, path: str) -> None:
-        """Create a folder and those above it; one that is there already is left as it is."""
+        """Create a folder and those above it; existing ones stay as they are."""
         parts = path.rstrip("/").split("/")
         with self._changing:
             for count in range(1, len(parts) + 1):
@@ -329,7 +327,7 @@ class PhoneTree:
         """Remove a file or an empty folder."""
         with self._changing:
             place = self._find(path, follow=False, operation="write")
-            node = place.there()
+            node = place.existing()
             folder = place.changeable()
             if isinstance(node, Folder) and node.nodes:
                 raise file_error(errno.ENOTEMPTY)
@@ -345,7 +343,7 @@ class PhoneTree:
         with self._changing:
             old = self._find(source, follow=False, operation="write")
             new = self._find(target, follow=False, operation="write")
-            node, replaced = old.there(), new.node
+            node, replaced = old.existing(), new.node
             from_folder, to_folder = old.changeable(), new.changeable()
             if replaced is not None:
                 if isinstance(replaced, Folder) or isinstance(node, Folder):
@@ -355,12 +353,12 @@ class PhoneTree:
 
     def set_times(self, path: str, mtime_s: float) -> None:
         """Set the modification time."""
-        _held(self._find(path).there()).mtime_s = mtime_s
+        _held(self._find(path).existing()).mtime_s = mtime_s
 
     def set_mode(self, path: str, mode: int) -> None:
         """Set the permission bits, which only the owner and root may."""
         place = self._find(path)
-        node = place.there()
+        node = place.existing()
         if current_uid() not in {0, node.uid}:
             raise file_error(errno.EPERM)
         if not place.names:

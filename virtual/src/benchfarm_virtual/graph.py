@@ -1,9 +1,8 @@
-"""What a .tflite file holds, as far as the runtime looks at it: operators, tensors, work,
-signatures.
+"""The parts of a .tflite file that the runtime uses: operators, tensors, work, signatures.
 
-Read with the schema that ai-edge-litert ships. Only structure is kept, never weights. One file's
-graph is shared by all phones of a process (by its sha256), so its parts are known by identity, and
-what follows from them is found once.
+Read with the schema that ai-edge-litert ships. Only structure is stored, never weights. One file's
+graph is shared by all phones of a process (by its sha256), so its parts are compared by identity,
+and derived values are computed once.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""A virtual phone's physics: clocks, heat, battery and load, computed when somebody looks.
+"""A virtual phone's physics: clocks, heat, battery and load, computed on each read.
 
-Nothing runs in between: every look moves the state on by the phone time that has passed, under the
-loads that were registered. Above its trip point the chip loses one clock step a second, below it
-gains one back.
+Nothing runs in between: every read advances the state by the phone time that has passed, under the
+registered loads. Above its trip point the chip loses one clock step a second, below it regains one.
 """
 
 from __future__ import annotations
@@ -158,9 +157,7 @@ class VirtualHardware:
             self._sum_demand()
 
     def core_shares(self, work: Work | None = None) -> dict[int, float]:
-        """Return, per core, its speed under load as a share of its highest, divided among those who
-        use it.
-        """
+        """Return each core's speed under load as a share of its highest, divided among its users."""
         with self._updated():
             other_works = [other for other in self._works if other is not work]
             shares = {}
@@ -172,12 +169,12 @@ class VirtualHardware:
             return shares
 
     def memory_share(self) -> float:
-        """Return what is left of the memory's bandwidth beside those who do nothing but move data."""
+        """Return the share of the memory's bandwidth that remains beside loads that only move data."""
         with self._lock:
             return 1.0 / (1.0 + sum(work.memory_share for work in self._works))
 
     def gpu_share(self, work: Work | None = None) -> float:
-        """Return the GPU's speed as a share of its highest, divided among those who use it."""
+        """Return the GPU's speed as a share of its highest, divided among its users."""
         with self._updated():
             other_share = sum(other.gpu_share for other in self._works if other is not work)
             return self._gpu_speed() / (1.0 + other_share)
@@ -238,8 +235,8 @@ class VirtualHardware:
             )
 
     def rails(self) -> Mapping[str, int]:
-        """Return the energy of each supply rail since boot in microjoules; none for a phone that
-        doesn't tell it.
+        """Return the energy of each supply rail since boot in microjoules; empty for a phone without
+        rails.
         """
         with self._updated():
             energy_uj = {}
@@ -346,7 +343,7 @@ class VirtualHardware:
         return 3.5 + 0.008 * max(0, min(100, round(100 * self._charge_uah / full_uah)))
 
     def _part_watts(self) -> dict[str, float]:
-        """Return what each part takes: idle, clusters by name, gpu, accelerator."""
+        """Return the watts of each part: idle, clusters by name, gpu, accelerator."""
         watts = {"idle": self.profile.thermal.idle_watts}
         if not self._works:
             return watts
@@ -411,7 +408,7 @@ class VirtualHardware:
         self._govern(step_s)
 
     def _count(self, step_s: float) -> None:
-        """Count processor time, whose it was, and time with clocks held down."""
+        """Count processor time, in all and by process, and time with throttled clocks."""
         if not self._works:
             return
         if any(clocks.cooling_steps for clocks in self._clocks):
@@ -423,7 +420,7 @@ class VirtualHardware:
             self._cpu_s[work.pid] = self._cpu_s.get(work.pid, 0.0) + step_s * used
 
     def _sum_demand(self) -> None:
-        """Take note of other loads than before."""
+        """Sum up the loads of each core after a change."""
         self._demand = {}
         for work in self._works:
             for cpu in work.cpus:

@@ -145,9 +145,9 @@ def lab_request(
 ) -> dict[str, Any]:
     """Ask a running lab something (see serving.py for the requests) and return its answer.
 
-    Raises UsageError when no lab runs or the request is wrong, DeviceError for what went wrong in
-    the lab, DeviceTimeoutError when no answer comes in time and LinkLostError when none comes at
-    all, after which nobody knows whether the request was done.
+    Raises UsageError when no lab runs or the request is wrong, DeviceError for an error in the lab,
+    DeviceTimeoutError when no answer comes in time and LinkLostError when none comes at all: then
+    it is unknown whether the request was done.
     """
     info = read_lab(state_dir)
     lab = f"the virtual lab (pid {info.pid})"

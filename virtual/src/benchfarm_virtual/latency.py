@@ -1,4 +1,4 @@
-"""How long an inference takes on a virtual phone: work of the model, speed of the phone now, and
+"""The time of an inference on a virtual phone: work of the model, current speed of the phone, and
 noise.
 
 An operator costs its multiply-adds at the rate of the unit that runs it, its bytes at the memory's
@@ -103,7 +103,7 @@ def place_threads(
 
 
 def unpinned_factor(profile: VirtualProfile, *, affinity: int, group: str) -> float:
-    """Return what scheduling costs a program by how it was started."""
+    """Return the factor of scheduling on a program's times, by its cores and group."""
     if group == "top-app":
         return profile.scheduling.top_app_factor
     pinned = bin(affinity & ((1 << profile.cpu_count) - 1)).count("1") < profile.cpu_count
@@ -285,7 +285,7 @@ class Noise:
         return float(self._random.random())
 
     def first_factor(self) -> float:
-        """Return how much longer the first inference takes (cold caches, lazy allocations)."""
+        """Return the factor of the first inference's time (cold caches, lazy allocations)."""
         return 1.3 + float(self._random.gamma(2.0, 0.25))
 
     def samples_us(self, base_us: float, count: int) -> NDArray[np.int64]:

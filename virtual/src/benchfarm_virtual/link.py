@@ -76,7 +76,7 @@ class LinkState:
             time.sleep(count_bytes / rate)
 
     def portion(self, count_bytes: int) -> int:
-        """Return how many of so many bytes move at once."""
+        """Return how many of ``count_bytes`` bytes move at once."""
         rate = self.bytes_per_s
         if not rate:
             return count_bytes
@@ -334,14 +334,14 @@ class PhoneServer:
             self._reserved = None
         self.drop_connections()
 
-    def go_away(self) -> None:
-        """As close, but keep the port from being taken by others until come_back."""
+    def go_offline(self) -> None:
+        """As close, but reserve the port until go_online."""
         self.close()
-        with contextlib.suppress(OSError):  # someone was faster; come_back will say so
+        with contextlib.suppress(OSError):  # another process took it; go_online raises the error
             self._reserved = _bound_socket(self.port)
 
-    def come_back(self) -> None:
-        """Listen again on the port that go_away has kept; raise OSError when it was lost."""
+    def go_online(self) -> None:
+        """Listen again on the port that go_offline reserved; raise OSError when it was lost."""
         reserved, self._reserved = self._reserved, None
         self._accept_from(reserved or _bound_socket(self.port))
 

@@ -75,7 +75,7 @@ class PhoneLogs:
             self._changed.notify_all()
 
     def entries(self, buffers: Sequence[str], after: int = 0) -> list[LogEntry]:
-        """Return what is kept of some buffers, in order, after a number."""
+        """Return the stored entries of some buffers after a number, in order."""
         entries: list[LogEntry] = []
         with self._changed:
             for name in buffers:

@@ -131,7 +131,7 @@ class Phone:
             if self._booting or self._closed.is_set():
                 return
             self._booting = True
-        self._server.go_away()
+        self._server.go_offline()
         down = threading.Event()
         threading.Thread(
             target=self._boot, args=(away_s, down), name=f"{self.serial} boot", daemon=True
@@ -151,7 +151,7 @@ class Phone:
         boot_id = self.userland.boot_id
         while not self._closed.is_set():
             try:
-                self._server.come_back()
+                self._server.go_online()
                 break
             except OSError:
                 self._closed.wait(

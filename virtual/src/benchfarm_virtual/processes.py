@@ -41,7 +41,7 @@ _USER_NAMES: Final[Mapping[int, str]] = {0: "root", 1000: "system", SHELL_UID: "
 
 
 def user_name(uid: int) -> str:
-    """Return what Android calls a user: ``shell``, ``u0_a123``; the number for one without a name."""
+    """Return Android's name of a user: ``shell``, ``u0_a123``; the number for one without a name."""
     if uid >= FIRST_APP_UID:
         return f"u0_a{uid - FIRST_APP_UID}"
     return _USER_NAMES.get(uid, str(uid))
@@ -98,7 +98,7 @@ class Process:
         return self.argv[0].rsplit("/", 1)[-1] if self.argv else ""
 
     def treat(self, signal: int, *, caught: bool = False, ignored: bool = False) -> None:
-        """Say what a signal does from now on; it ends the process when it is neither."""
+        """Set whether a signal is caught or ignored; if neither, it ends the process."""
         with self._deciding:
             for signals, among in ((self.caught, caught), (self.ignored, ignored)):
                 (signals.add if among else signals.discard)(signal)
@@ -280,5 +280,5 @@ class ProcessTable:
         return self._processes.get(pid) or self._residents.get(pid)
 
     def named(self, pid: str) -> Process | None:
-        """Return what :meth:`find` does for a pid as somebody wrote it."""
+        """Return the process of a pid in digits, as :meth:`find`; None for any other text."""
         return self.find(int(pid)) if pid.isdigit() else None

@@ -1,4 +1,4 @@
-"""Profiles of virtual phones: what each one says about itself, how fast it is, and how it gets hot.
+"""Profiles of virtual phones: their properties, speeds and heat.
 
 A profile is a YAML file in ``profiles/``. The speeds in it are effective rates of a model of a
 phone, calibrated where figures were published; they make a virtual phone behave like that phone,
@@ -176,7 +176,7 @@ class VirtualProfile:
         return sum(len(cluster.cpus) for cluster in self.clusters)
 
     def system_props(self, serial: str) -> dict[str, str]:
-        """Return what getprop shows on a phone with this serial number; marked as virtual."""
+        """Return the properties of a phone with this serial number, marked as virtual."""
         return {
             **self.props,
             "ro.serialno": serial,

@@ -235,7 +235,7 @@ class FakeNote:
     version: str
 
 
-def abi_of(head: bytes) -> str | None:
+def elf_abi(head: bytes) -> str | None:
     """Return the ABI of an ELF file from its first 20 bytes.
 
     None when it is no ELF, or for another machine.
@@ -248,7 +248,7 @@ def abi_of(head: bytes) -> str | None:
     )
 
 
-def note_of(content: bytes) -> FakeNote | None:
+def fake_note(content: bytes) -> FakeNote | None:
     """Return a fake binary's note, None for any other file."""
     _, _, after = content[:_SEARCHED_BYTES].partition(NOTE_OWNER)
     text = after[:_NOTE_BYTES].lstrip(b"\0").decode("latin-1")

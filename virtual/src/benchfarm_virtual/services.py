@@ -1,4 +1,4 @@
-"""What a client can open on a phone: shell, exec, sync and reboot.
+"""The services that a client can open on a phone: shell, exec, sync and reboot.
 
 The names are those of SERVICES.TXT in the Android Open Source Project's adb.
 
@@ -115,7 +115,7 @@ class ServiceDesk:
     reboot: Callable[[str], None]
 
     def service_for(self, name: str) -> Service | None:
-        """Return what runs the service, or None when there is none of this name."""
+        """Return the service of this name, or None."""
         head, _, rest = name.partition(":")
         kind, *options = head.split(",")
         if kind == "shell":

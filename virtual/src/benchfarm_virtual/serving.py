@@ -183,12 +183,12 @@ class PhoneDesk:
         return {}
 
     def phones(self) -> list[Answer]:
-        """Return what each phone is now, in the order in which they were added."""
+        """Return the description of each phone, in the order in which they were added."""
         return [describe_phone(phone) for phone in self._lab.phones.values()]
 
 
 def describe_phone(phone: Phone) -> Answer:
-    """Return what the lab's state file and ``list`` say about a phone."""
+    """Return a phone's entry in the lab's state file and in ``list``."""
     return {
         "serial": phone.serial,
         "address": phone.address,

@@ -1,4 +1,4 @@
-"""Which files are benchmark programs, and what stands in for them on a phone."""
+"""Recognises benchmark programs among files, and returns their fake binaries."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from benchfarm_virtual.programs.language_model import run_language_model
 from benchfarm_virtual.programs.litert import run_litert
 from benchfarm_virtual.programs.native import run_activity, run_native, run_performance_options
 from benchfarm_virtual.programs.other_runtimes import NAMES, run_other
-from benchfarm_virtual.samples import APP_NOTE, abi_of, note_of
+from benchfarm_virtual.samples import APP_NOTE, elf_abi, fake_note
 
 #: Does what the real program would do, in its exact words; returns the exit code.
 Program = Callable[[Invocation], int]
@@ -48,14 +48,14 @@ class ProgramShelf:
         """Return the fake binary for an executable: by the note in a fake file, else by a real
         program's name.
         """
-        note = note_of(head)
+        note = fake_note(head)
         program, version = (note.program, note.version) if note is not None else ("", "")
         if note is None:
             program = next(
                 (fake_name for part, fake_name in _NAMES.items() if re.search(part, name)), ""
             )
         run = _PROGRAMS.get(program)
-        if run is None or abi_of(head) not in abis:
+        if run is None or elf_abi(head) not in abis:
             return None
         return lambda call: run(call, version)
 
@@ -65,7 +65,7 @@ class ProgramShelf:
 
 
 def inspect_apk(apk: bytes) -> AppInfo | None:
-    """Return what a fake APK says that it is; None for any other file."""
+    """Return the app of a fake APK by its note; None for any other file."""
     try:
         with zipfile.ZipFile(io.BytesIO(apk)) as archive:
             note = json.loads(archive.read(APP_NOTE))

@@ -143,7 +143,7 @@ class Stream:
         self._send(CLSE, self.local_id, self.remote_id, b"")
 
     def _next_payload(self) -> bytes:
-        """Return what may go out now, called under the lock; ``b""`` when nothing may or is there."""
+        """Return the payload that may be sent now, or ``b""``; called under the lock."""
         if not self._may_write or not self._outgoing or self._closed:
             return b""
         self._may_write = False

@@ -1,5 +1,5 @@
-"""The kernel's trace buffer as perfetto uses it: programs write slices into it while somebody
-records; and a recording as perfetto writes it (protobuf).
+"""The kernel's trace buffer as perfetto uses it: programs write slices into it during a recording;
+and a recording as perfetto writes it (protobuf).
 
 Field numbers are those of perfetto's public ``trace/*.proto``; nothing here knows the code that
 reads traces.
@@ -42,7 +42,7 @@ class TraceSession:
     events: list[TraceEvent] = field(default_factory=list)
     #: Process -> its command line and user.
     processes: dict[int, tuple[str, int]] = field(default_factory=dict)
-    lost: int = 0
+    lost_events: int = 0
     _used_bytes: int = 0
 
     def add(self, events: Iterable[TraceEvent]) -> None:
@@ -50,13 +50,13 @@ class TraceSession:
         for event in events:
             size_bytes = _EVENT_BYTES + len(event.text)
             if self._used_bytes + size_bytes > self.capacity_bytes:
-                self.lost += 1
+                self.lost_events += 1
                 continue
             self._used_bytes += size_bytes
             self.events.append(event)
 
     def recorded(self) -> list[TraceEvent]:
-        """Return what happened before the end, oldest first."""
+        """Return the events before the end, oldest first."""
         end_ns = self.ended_ns
         events = [event for event in self.events if end_ns is None or event.at_ns <= end_ns]
         return sorted(events, key=lambda event: event.at_ns)
@@ -80,7 +80,7 @@ class TraceService:
         with self._lock:
             session.begun_ns = self.now_ns()
             self._sessions.append(session)
-            self._tell()
+            self._set_props()
 
     def end(self, session: TraceSession) -> None:
         """Stop recording."""
@@ -88,14 +88,14 @@ class TraceService:
             session.ended_ns = self.now_ns()
             if session in self._sessions:
                 self._sessions.remove(session)
-            self._tell()
+            self._set_props()
 
     def restart(self) -> None:
         """For a reboot: nothing records any more, and what was recorded is gone."""
         with self._lock:
             self._sessions.clear()
 
-    def _tell(self) -> None:
+    def _set_props(self) -> None:
         apps = list(dict.fromkeys(app for session in self._sessions for app in session.apps))
         self._props.set(_TAGS_PROP, "0x1000" if apps else "0")
         self._props.set(_NUMBER_PROP, str(len(apps)))
@@ -105,17 +105,17 @@ class TraceService:
     def wants(self, command_line: str) -> bool:
         """Whether somebody records this process's slices now (what ATrace_isEnabled says)."""
         with self._lock:
-            return any(self._is_wanted(session, command_line) for session in self._sessions)
+            return any(self._is_traced(session, command_line) for session in self._sessions)
 
     def write(self, pid: int, command_line: str, uid: int, events: Sequence[TraceEvent]) -> None:
         """Write a process's events into every recording that wants them."""
         with self._lock:
             for session in self._sessions:
-                if self._is_wanted(session, command_line):
+                if self._is_traced(session, command_line):
                     session.processes[pid] = (command_line, uid)
                     session.add(events)
 
-    def _is_wanted(self, session: TraceSession, command_line: str) -> bool:
+    def _is_traced(self, session: TraceSession, command_line: str) -> bool:
         has_wildcard = self._props.sdk >= _WILDCARD_SDK
         return command_line in session.apps or ("*" in session.apps and has_wildcard)
 
@@ -160,7 +160,7 @@ def perfetto_trace(session: TraceSession, clusters: Iterable[Clocks]) -> bytes:
         for cpu in cluster.cpus:
             happen(cpu, session.begun_ns, 0, 11, message({1: cluster.current_khz, 2: cpu}))
     for cpu, pid, at_ns in _switches(events):
-        comm = comm_of(session.processes.get(pid, ("<...>", 0))[0])
+        comm = task_name(session.processes.get(pid, ("<...>", 0))[0])
         happen(cpu, at_ns, 0, 4, message({1: "swapper", 2: 0, 5: comm, 6: pid}))
     for event in events:
         happen(event.cpu, event.at_ns, event.pid, 3, message({2: event.text + "\n"}))
@@ -168,13 +168,13 @@ def perfetto_trace(session: TraceSession, clusters: Iterable[Clocks]) -> bytes:
     packets.append({34: _ftrace_stats(_START, events, 0)})
     for cpu, core_events in sorted(by_cpu.items()):
         packets.append({1: message({1: cpu, 2: core_events})})
-    packets.append({34: _ftrace_stats(_END, events, session.lost)})
+    packets.append({34: _ftrace_stats(_END, events, session.lost_events)})
     return message({1: [message({**packet, 10: _SEQUENCE}) for packet in packets]})
 
 
 def power_packets(rails: Sequence[str], samples: Sequence[PowerLook]) -> bytes:
-    """Return what android.power writes: rails with their descriptors once, and the battery's
-    counters, at each look.
+    """Return the packets of android.power: rails with their descriptors once, and the battery's
+    counters, at each sample.
     """
     packets: list[dict[int, Value]] = []
     for number, (at_ns, energy_uj, (current, voltage_uv, charge_uah)) in enumerate(samples):
@@ -208,9 +208,9 @@ def _ftrace_stats(phase: int, events: list[TraceEvent], lost_events: int) -> byt
     return message({1: phase, 2: cores})
 
 
-def comm_of(command_line: str) -> str:
-    """Return what the kernel calls a task: of a program its file name's beginning, of an app its
-    package's end.
+def task_name(command_line: str) -> str:
+    """Return the kernel's name of a task: the beginning of a program's file name, the end of an app's
+    package.
     """
     name = command_line.rpartition("/")[2]
     return name[:_COMM_LETTERS] if "/" in command_line else name[-_COMM_LETTERS:]

@@ -28,7 +28,7 @@ from benchfarm_virtual.processes import (
 from benchfarm_virtual.shelf import ProgramShelf
 from benchfarm_virtual.shell.interpreter import Shell
 from benchfarm_virtual.system import PhoneProps, PhoneSettings, PhoneState, ScaledTime
-from benchfarm_virtual.tracing import TraceService, comm_of
+from benchfarm_virtual.tracing import TraceService, task_name
 from benchfarm_virtual.trees.proc import computed_trees
 
 _SHELL: Final = "/system/bin/sh"
@@ -166,7 +166,7 @@ def _log_denial(logs: PhoneLogs, process: Process, path: str) -> None:
         f'type=1400 audit(0.0:{number}): avc: denied {{ read }} for name="{name}" dev="dm-5" ino=81374 '
         f"scontext={context} tcontext=u:object_r:shell_data_file:s0 tclass=file permissive=0{app}"
     )
-    logs.append("W", comm_of(process.argv[0]), text, pid=process.pid)
+    logs.append("W", task_name(process.argv[0]), text, pid=process.pid)
 
 
 _NOISE: Final = b"\xff\xfe\x80\x00 garbage \xc3\x28 \xf0\x9f hot \xf0\x9f\x94\xa5"

@@ -12,10 +12,10 @@ from benchfarm_virtual.samples import (
     BENCHMARK_PACKAGE,
     MACHINES,
     PROGRAMS,
-    abi_of,
     benchmark_apk,
     benchmark_elf,
-    note_of,
+    elf_abi,
+    fake_note,
     write_benchmark_elf,
 )  # fmt: skip
 from benchfarm_virtual.shelf import ProgramShelf, inspect_apk
@@ -36,13 +36,13 @@ def test_stand_in_is_an_elf_that_elftools_reads(abi):
     _, dynamic, notes = elf.iter_segments()
     assert "libc.so" in [tag.needed for tag in dynamic.iter_tags("DT_NEEDED")]
     assert [note["n_name"] for note in notes.iter_notes()] == ["benchfarm"]
-    assert abi_of(content[:20]) == abi
+    assert elf_abi(content[:20]) == abi
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_a_stand_in_says_which_program_it_is(program, tmp_path):
     path = write_benchmark_elf(tmp_path / "anything", program, version="7")
-    note = note_of(path.read_bytes())
+    note = fake_note(path.read_bytes())
     assert (note.program, note.version) == (program, "7")
     assert path.stat().st_mode & 0o111
 

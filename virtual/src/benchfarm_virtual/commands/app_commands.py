@@ -79,7 +79,7 @@ def _uninstall(call: Invocation, args: Sequence[str]) -> int:
 
 
 def dump_package(call: Invocation) -> str:
-    """Return what ``dumpsys package NAME`` prints."""
+    """Return the output of ``dumpsys package NAME``."""
     name = call.args[-1]
     package = call.system.packages.get(name)
     if package is None:

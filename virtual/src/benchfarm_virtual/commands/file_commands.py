@@ -38,11 +38,11 @@ def ls(call: Invocation) -> None:
 
 @command("stat")
 def stat(call: Invocation) -> None:
-    """Print what -c asks for of each file."""
+    """Print the fields of -c of each file."""
     options = read_options(call, "", "c")
     form = options.last("c")
 
-    def tell(path: str) -> None:
+    def print_stat(path: str) -> None:
         file_stat = call.files.stat(path, follow=False)
         values = {
             "s": file_stat.size_bytes,
@@ -51,12 +51,12 @@ def stat(call: Invocation) -> None:
         }
         call.out.line(re.sub(r"%(.)", lambda match: str(values[match[1]]), form))
 
-    call.each(options.args, tell)
+    call.each(options.args, print_stat)
 
 
 @command("df")
 def df(call: Invocation) -> None:
-    """Say how full the data partition is, whatever is asked about."""
+    """Print the usage of the data partition, whatever the arguments."""
     storage = call.files.storage
     total, used = storage.total_bytes >> 10, storage.used_bytes >> 10
     call.out.line(
@@ -85,7 +85,7 @@ def dd(call: Invocation) -> int | None:
             size -= len(piece)
         return None
     hardware = call.system.hardware
-    # One whose shell was killed would go on for a tenth of a second.
+    # Without its shell, which was killed, it would run on for a tenth of a second.
     shell = call.system.processes.find(call.process.ppid) or call.process
     with hardware.spinning(call.process.pid, shell, memory_share=_SHARE):
         call.system.time.sleep(
@@ -122,7 +122,7 @@ def rm(call: Invocation) -> None:
     deep, forced = "r" in options, "f" in options
 
     def removed(path: str, label: str) -> bool:
-        """Say whether all is gone; a folder in which something stays isn't spoken of itself."""
+        """Return whether all is removed; a folder that isn't empty has no message of its own."""
         try:
             file_stat = call.files.stat(path, follow=False)
             if modes.S_ISDIR(file_stat.mode):

@@ -121,7 +121,7 @@ def run_as(call: Invocation) -> int:
 
 @command("id")
 def id_(call: Invocation) -> None:
-    """Say who the user is, as a number: ``id -u``."""
+    """Print the user's number: ``id -u``."""
     read_options(call, "u")
     call.out.line(call.uid)
 

@@ -113,7 +113,7 @@ def grep(call: Invocation) -> int:
     limit = 1 if {"q", "l"} & options.values.keys() else int(options.last("m", "0"))
     has_matched = False
 
-    def look(source: OpenFile) -> None:
+    def search(source: OpenFile) -> None:
         nonlocal has_matched
         name = "(standard input)" if call.shown == "-" else call.shown
         prefix = encoded(f"{name}:") if "H" in options or len(options.args) > 1 else b""
@@ -135,7 +135,7 @@ def grep(call: Invocation) -> int:
             call.out.line(name)
         has_matched = has_matched or count > 0
 
-    call.each_input(options.args, look)
+    call.each_input(options.args, search)
     if "q" in options and has_matched:
         return 0
     return 2 if call.failed else int(not has_matched)

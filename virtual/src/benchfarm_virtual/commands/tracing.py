@@ -124,7 +124,7 @@ def _record(system: PhoneSystem, process: Process, config: _Config, writer: Open
 
 
 class _PowerSamples:
-    """What the data source android.power reads, at moments that are multiples of its interval."""
+    """The readings of the data source android.power, at multiples of its interval."""
 
     def __init__(self, system: PhoneSystem, config: _Config) -> None:
         is_requested = "android.power" in config.all("name") and system.props.sdk >= _POWER_SDK

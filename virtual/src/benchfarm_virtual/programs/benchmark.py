@@ -20,10 +20,10 @@ from benchfarm_virtual.programs.process import (
     Transcript,
     announce,
     number,
-    read_whole,
+    read_content,
     time_factor_of,
 )
-from benchfarm_virtual.programs.run_loop import Footprint, Limits, RunLoop, Stat, footprint_of
+from benchfarm_virtual.programs.run_loop import Footprint, Limits, RunLoop, Stat, run_footprint
 
 #: How fast a model file is read and checked, bytes a microsecond.
 _LOAD_BYTES_PER_US: Final = 900.0
@@ -111,7 +111,7 @@ class BenchmarkRun:
             init_us=init_us,
             warmup=warmup,
             runs=runs,
-            footprint=footprint_of(interpreter, warmup.count + runs.count),
+            footprint=run_footprint(interpreter, warmup.count + runs.count),
             input_bytes=interpreter.input_bytes,
             model_bytes=interpreter.graph.size_bytes,
         )
@@ -132,7 +132,7 @@ class BenchmarkRun:
         if self.is_litert:
             self.say.runtime("INFO", f"[benchmark_litert_model.cc:305] Loading model from: {path}")
         try:
-            data = read_whole(self.call, path)
+            data = read_content(self.call, path)
             graph = read_graph(data)
         except PhoneFileError:
             self.say.runtime("ERROR", f"Could not open '{path}'.")

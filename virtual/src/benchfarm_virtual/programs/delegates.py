@@ -19,17 +19,17 @@ from benchfarm_virtual.faults import FaultKind
 from benchfarm_virtual.graph import Operator, Subgraph
 from benchfarm_virtual.latency import op_work
 from benchfarm_virtual.profiles import AcceleratorSpec, GpuSpec
-from benchfarm_virtual.programs.flags import FLAGS, flags_of
+from benchfarm_virtual.programs.flags import FLAGS, part_flags
 from benchfarm_virtual.programs.process import (
     APP_FOLDERS,
     BenchmarkFailedError,
+    file_size,
     find_library,
     linked_folders,
-    read_whole,
-    size_of,
-    write_whole,
+    read_content,
+    write_content,
 )
-from benchfarm_virtual.samples import note_of
+from benchfarm_virtual.samples import fake_note
 
 if TYPE_CHECKING:
     from benchfarm_virtual.programs.interpreter import Interpreter
@@ -164,7 +164,7 @@ def _write_cache(interpreter: Interpreter, path: str, magic: str) -> None:
     """Write a delegate's cache file: a head that names the model, then zeros, at most 1 MB."""
     head = f"{magic}{interpreter.graph.sha256}".encode()
     size = min(1_000_000, max(len(head), interpreter.graph.weight_bytes))
-    write_whole(interpreter.run.call, path, head.ljust(size, b"\0"))
+    write_content(interpreter.run.call, path, head.ljust(size, b"\0"))
 
 
 # XNNPACK and Flex
@@ -217,7 +217,7 @@ def apply_xnnpack(interpreter: Interpreter) -> int:
         kernels.append(_replace(interpreter, plan, XNNPACK, taken))
     path = interpreter.flags.text("xnnpack_weight_cache_file_path")
     if path and kernels[0]:
-        if size_of(interpreter.run.call, path):
+        if file_size(interpreter.run.call, path):
             interpreter.init_us -= _WEIGHT_CACHE_GAIN * interpreter.init_us
         else:
             _write_cache(interpreter, path, "XNNP")
@@ -264,7 +264,7 @@ def _create_external(interpreter: Interpreter, delegate: Delegate) -> Apply | No
     flags = interpreter.flags
     # A missing or wrong library is ignored without a message, as in release builds.
     try:
-        note = note_of(read_whole(interpreter.run.call, flags.text("external_delegate_path")))
+        note = fake_note(read_content(interpreter.run.call, flags.text("external_delegate_path")))
     except PhoneFileError:
         return None
     if note is None or note.program != DUMMY_PROGRAM:
@@ -289,7 +289,7 @@ def _create_stable(interpreter: Interpreter, delegate: Delegate) -> Apply | None
     call, say = interpreter.run.call, interpreter.run.say
     path = interpreter.flags.text("stable_delegate_settings_file")
     try:
-        settings = json.loads(read_whole(call, path))
+        settings = json.loads(read_content(call, path))
         library = str(settings["stable_delegate_loader_settings"]["delegate_path"])
     except (PhoneFileError, ValueError, LookupError, TypeError):
         say.error(f"Failed to load the delegate settings file ({path}).")
@@ -615,7 +615,7 @@ def _load_kernels(interpreter: Interpreter, gpu: GpuSpec) -> tuple[float, str]:
         return 1.0, ""
     key = hashlib.sha256(f"{interpreter.graph.sha256}{gpu.name}".encode()).digest()
     path = f"{folder}/{token}_{int.from_bytes(key[:8], 'little')}.bin"
-    if size := size_of(call, path):
+    if size := file_size(call, path):
         interpreter.log("INFO", f"Found serialized data for model {token} ({size} B) at {path}")
         return _SERIALIZED_SHARE, " from serialized data"
     interpreter.log(
@@ -753,6 +753,6 @@ DELEGATES: Final = (
 )
 #: The flags of a build for Android with every delegate linked.
 ANDROID_FLAGS: Final = (
-    *flags_of("core", "model", "default"),
+    *part_flags("core", "model", "default"),
     *(flag for delegate in DELEGATES for flag in delegate.flags),
 )

@@ -34,13 +34,13 @@ FLAGS: Final[Mapping[str, tuple[Flag, ...]]] = {
 }
 
 
-def flags_of(*parts: str) -> tuple[Flag, ...]:
+def part_flags(*parts: str) -> tuple[Flag, ...]:
     """Return the flags of some parts of a program."""
     return tuple(flag for part in parts for flag in FLAGS[part])
 
 
 #: A build with the CPU's delegates only.
-CPU_FLAGS: Final = flags_of("core", "model", "default", "xnnpack", "external")
+CPU_FLAGS: Final = part_flags("core", "model", "default", "xnnpack", "external")
 #: Logged even when they weren't given.
 _ALWAYS_ECHOED: Final = frozenset({"graph", "signature_to_run_for"})
 #: The order of the parameter log where it isn't that of --help.

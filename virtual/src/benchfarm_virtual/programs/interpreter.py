@@ -26,8 +26,8 @@ from benchfarm_virtual.programs.delegates import (
 from benchfarm_virtual.programs.process import (
     BenchmarkFailedError,
     RuntimeSeverity,
-    read_whole,
-    threads_of,
+    read_content,
+    thread_cores,
 )
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ class Interpreter:
             if not layer.value_file:
                 continue
             try:
-                self.input_values.append(read_whole(self.run.call, layer.value_file))
+                self.input_values.append(read_content(self.run.call, layer.value_file))
             except PhoneFileError:
                 self.run.fail(f"Failed to read the input_layer_value_file:{layer.value_file}")
 
@@ -264,7 +264,7 @@ class Interpreter:
 
     def threads(self) -> tuple[int, ...]:
         """Return the cores where the CPU's part runs."""
-        return threads_of(self.run.call, self.flags.integer("num_threads"), self.run.noise)
+        return thread_cores(self.run.call, self.flags.integer("num_threads"), self.run.noise)
 
     def speeds(self, shares: dict[int, float], gpu_share: float) -> Speeds:
         """Return the speeds of all units at these clocks."""

@@ -19,11 +19,11 @@ from benchfarm_virtual.programs.flags import FLAGS, shown_default
 from benchfarm_virtual.programs.process import (
     Pace,
     announce,
+    file_size,
     find_library,
     linked_folders,
-    read_whole,
-    size_of,
-    write_whole,
+    read_content,
+    write_content,
 )
 from benchfarm_virtual.protos import message
 
@@ -80,7 +80,7 @@ def run_language_model(call: Invocation, version: str) -> int:
             return 1
         flags[match[1]] = "true" if match[2] is None else match[2]
     try:
-        model = read_whole(call, flags["model_path"])
+        model = read_content(call, flags["model_path"])
     except PhoneFileError:
         return _failed(call, f"NOT_FOUND: Failed to open: {flags['model_path']}", 5)
     if not model.startswith(b"LITERTLM"):
@@ -127,8 +127,8 @@ class _Engine:
             name = flags["model_path"].rpartition("/")[2]
             folder = flags["cache_dir"] or flags["model_path"].rpartition("/")[0]
             cache = f"{folder}/{name}_{self._model_bytes}.xnnpack_cache"
-            if folder != ":memory" and size_of(call, cache) is None:
-                write_whole(call, cache, b"\1" * min(self._model_bytes, 1 << 16))
+            if folder != ":memory" and file_size(call, cache) is None:
+                write_content(call, cache, b"\1" * min(self._model_bytes, 1 << 16))
             else:
                 init_us *= _WARM
         call.sleep(init_us / 1e6)
@@ -154,7 +154,7 @@ class _Engine:
             _say(call, f"Peak system ram usage: {1.4 * self._model_bytes / 2**20 + 90:.2f}MB.")
             _say(call, f"Peak private footprint: {0.4 * self._model_bytes / 2**20 + 60:.2f}MB.")
         if flags["metric_proto_file_path"]:
-            write_whole(call, flags["metric_proto_file_path"], metrics)
+            write_content(call, flags["metric_proto_file_path"], metrics)
         return 0
 
     def _has(self, *libraries: str) -> bool:

@@ -15,8 +15,8 @@ from benchfarm_virtual.programs.flags import (
     FLAGS,
     FlagError,
     Parameters,
-    flags_of,
     parse_flags,
+    part_flags,
     usage,
 )
 from benchfarm_virtual.programs.process import (
@@ -29,7 +29,7 @@ from benchfarm_virtual.programs.reports import save_result
 
 #: Flags of the delegates that only this program has.
 _DELEGATE_FLAGS: Final = tuple(flag for delegate in DELEGATES for flag in delegate.litert_flags)
-LITERT_FLAGS: Final = (*flags_of("core", "litert"), *_DELEGATE_FLAGS, *FLAGS["litert_options"])
+LITERT_FLAGS: Final = (*part_flags("core", "litert"), *_DELEGATE_FLAGS, *FLAGS["litert_options"])
 #: Flags of the vendors' options; the program first removes them from argv, whatever their values.
 _VENDOR: Final = re.compile(r"--(no)?(qualcomm|mediatek|google_tensor|intel_openvino|samsung)_.*")
 _FILE: Final = "benchmark_litert_model.h"
@@ -106,7 +106,7 @@ def _log(say: Transcript, line: int, message: str, *, severity: RuntimeSeverity 
 def _as_benchmark_model(parameters: Parameters) -> Parameters:
     """Return the shared core's flags for the same run, without its own last lines."""
     # Without their echo: this program doesn't log them.
-    hidden = (*flags_of("model", "xnnpack", "gpu"), *_DELEGATE_FLAGS)
+    hidden = (*part_flags("model", "xnnpack", "gpu"), *_DELEGATE_FLAGS)
     shared = Parameters([*FLAGS["core"], *(replace(flag, echo="") for flag in hidden)])
     # The result's file is written by this program itself.
     for name in parameters.explicit - {"result_file_path"}:

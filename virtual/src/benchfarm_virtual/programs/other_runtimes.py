@@ -18,7 +18,7 @@ from benchfarm_virtual.commands.invocation import Invocation
 from benchfarm_virtual.contract import PhoneFileError
 from benchfarm_virtual.data import read_yaml
 from benchfarm_virtual.latency import Speed
-from benchfarm_virtual.programs.process import Pace, announce, read_whole
+from benchfarm_virtual.programs.process import Pace, announce, read_content
 
 #: Two bytes a weight, one multiply-add each; and at least this time.
 _MACS_A_BYTE: Final = 0.5
@@ -77,7 +77,7 @@ class _Run:
         for path in self._paths():
             model, refusal = b"", None
             try:
-                model = read_whole(self._call, path)
+                model = read_content(self._call, path)
             except PhoneFileError:
                 refusal = program.missing or program.refused
             self._values |= {"model": path, "name": path.rpartition("/")[2], "bytes": len(model)}

@@ -21,7 +21,7 @@ from benchfarm_virtual.contract import PhoneFileError
 from benchfarm_virtual.delegation import BUILTIN
 from benchfarm_virtual.graph import Tensor
 from benchfarm_virtual.profiles import GpuSpec
-from benchfarm_virtual.programs.process import read_whole
+from benchfarm_virtual.programs.process import read_content
 
 if TYPE_CHECKING:
     from benchfarm_virtual.programs.interpreter import Interpreter
@@ -92,7 +92,7 @@ def _computed(interpreter: Interpreter) -> tuple[NDArray[Any], ...] | None:
     if len(interpreter.input_values) != len(shapes):
         return None  # the program takes random values of its own
     try:
-        model = read_whole(interpreter.run.call, interpreter.run.parameters.text("graph"))
+        model = read_content(interpreter.run.call, interpreter.run.parameters.text("graph"))
     except PhoneFileError:
         return None
     computed = computed_outputs(model, shapes, interpreter.input_values)

@@ -15,7 +15,7 @@ from benchfarm_virtual.commands.invocation import Invocation
 from benchfarm_virtual.contract import LogPriority, PhoneFileError, encoded
 from benchfarm_virtual.latency import Noise, Speed, cpu_speed, gpu_speed, place_threads
 from benchfarm_virtual.open_files import OpenFile
-from benchfarm_virtual.samples import FakeNote, note_of
+from benchfarm_virtual.samples import FakeNote, fake_note
 
 #: In a fake binary's version, for tests and demonstrations: its inferences take this much longer or
 #: shorter.
@@ -42,7 +42,7 @@ def announce(call: Invocation, name: str) -> None:
     call.check_alive()
 
 
-def read_whole(call: Invocation, path: str) -> bytes:
+def read_content(call: Invocation, path: str) -> bytes:
     """Return a file's bytes; raise PhoneFileError (ENODEV for a folder, which can't be mapped into
     memory).
     """
@@ -52,13 +52,13 @@ def read_whole(call: Invocation, path: str) -> bytes:
     return call.files.open_read(place).read()
 
 
-def size_of(call: Invocation, path: str) -> int | None:
+def file_size(call: Invocation, path: str) -> int | None:
     """Return a file's size, None when it isn't there."""
     file_stat = call.files.find(call.path(path))
     return None if file_stat is None else file_stat.size_bytes
 
 
-def write_whole(call: Invocation, path: str, content: bytes) -> bool:
+def write_content(call: Invocation, path: str, content: bytes) -> bool:
     """Write a file; return False when that isn't possible."""
     try:
         call.files.open_write(call.path(path)).write(content)
@@ -80,7 +80,7 @@ def find_library(call: Invocation, name: str, folders: Iterable[str]) -> FakeNot
     """Return the note of a fake library, None when no folder has one of this name."""
     for folder in folders:
         try:
-            note = note_of(read_whole(call, f"{folder}/{name}"))
+            note = fake_note(read_content(call, f"{folder}/{name}"))
         except PhoneFileError:
             continue
         if note is not None:
@@ -147,7 +147,7 @@ _SLEEP_S: Final = 0.32
 _MOST_DRAWN: Final = 64
 
 
-def threads_of(call: Invocation, count: int, noise: Noise) -> tuple[int, ...]:
+def thread_cores(call: Invocation, count: int, noise: Noise) -> tuple[int, ...]:
     """Return the cores where a process's busy threads run."""
     process = call.process
     return place_threads(
@@ -172,7 +172,7 @@ class Pace:
         self._profile = self._hardware.profile
         self._time_factor = time_factor_of(version)
         self._gpu = self._profile.gpu if on_gpu else None
-        self._threads = threads_of(call, threads, self.noise)
+        self._threads = thread_cores(call, threads, self.noise)
 
     def times_us(
         self, count: int, step_us: Callable[[Speed], float], *, cpu_share: float = 1.0

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from benchfarm_virtual.graph import Subgraph
 from benchfarm_virtual.programs import outputs
-from benchfarm_virtual.programs.process import number, write_whole
+from benchfarm_virtual.programs.process import number, write_content
 from benchfarm_virtual.protos import Value, message
 
 if TYPE_CHECKING:
@@ -53,14 +53,14 @@ def report_details(run: BenchmarkRun, interpreter: Interpreter, results: Results
     if flags.switch("enable_op_profiling"):
         _write_profile(run, interpreter, results)
     if flags.switch("export_model_runtime_info") and flags.text("model_runtime_info_output_file"):
-        write_whole(
+        write_content(
             run.call,
             flags.text("model_runtime_info_output_file"),
             runtime_info(interpreter),
         )
     save_result(run.call, flags, results, say.info, say.error)
     if flags.text("output_filepath"):
-        write_whole(run.call, flags.text("output_filepath"), outputs.raw_outputs(interpreter))
+        write_content(run.call, flags.text("output_filepath"), outputs.raw_outputs(interpreter))
 
 
 def save_result(
@@ -76,7 +76,7 @@ def save_result(
         return
     log(f"Saving benchmark result to: {path}")
     peak_kb = results.footprint.peak_kb if flags.switch("report_peak_memory_footprint") else 0
-    if write_whole(call, path, result_proto(results, peak_kb)):
+    if write_content(call, path, result_proto(results, peak_kb)):
         log(f"Saved benchmark result to: {path}")
     else:
         log_error(f"Failed to save benchmark result to: {path}")
@@ -93,7 +93,7 @@ def _write_profile(run: BenchmarkRun, interpreter: Interpreter, results: Results
     init_us = np.array([round(interpreter.init_us)], dtype=np.int64)
     init = _profile([("AllocateTensors", "AllocateTensors/0", init_us)], name)
     rows = _profile(_operators(interpreter, results.runs.count), name)
-    write_whole(run.call, path, message({2: init, 3: rows}))
+    write_content(run.call, path, message({2: init, 3: rows}))
 
 
 def _say_peak(run: BenchmarkRun, results: Results) -> None:

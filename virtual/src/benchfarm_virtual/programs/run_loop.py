@@ -1,8 +1,8 @@
 """The loop of warm-up or measured runs, the program's rules for when it ends, in phone time; the
 statistics and memory of the runs.
 
-Latencies are drawn many at a time and slept through at once, so that a run costs this computer next
-to nothing.
+Latencies are drawn many at a time, with one sleep for all, so that a run costs the host almost
+nothing.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ class RunLoop:
         return base_us / max(base_us, float(self._periods_us(base_us)))
 
     def _periods_us(self, latencies_us: Any) -> Any:  # noqa: ANN401 - one, or an array
-        """Return how long it is from run to run."""
+        """Return the time from the begin of a run to the next one's."""
         if self._every_us:
             return np.maximum(latencies_us, self._every_us)
         return latencies_us + self._pause_us
@@ -294,7 +294,7 @@ class Footprint:
     anonymous_kb: int
 
 
-def footprint_of(interpreter: Interpreter, runs: int) -> Footprint:
+def run_footprint(interpreter: Interpreter, runs: int) -> Footprint:
     """Return the memory of a run."""
     delegates = interpreter.delegates
     model_kb = interpreter.graph.size_bytes / 1024
@@ -307,7 +307,7 @@ def footprint_of(interpreter: Interpreter, runs: int) -> Footprint:
     if any(delegate.packs_weights for delegate in delegates):
         anonymous_kb += 1.3 * model_kb
     init_kb = _RUNTIME_KB + model_kb + anonymous_kb
-    # What the program keeps of each run's time.
+    # The program's memory for each run's time.
     overall_kb = init_kb + 0.03 * arena_kb + 350.0 + runs * 0.024
     return Footprint(
         init_kb=_pages(init_kb),

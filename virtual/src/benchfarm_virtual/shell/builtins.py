@@ -1,4 +1,4 @@
-"""The commands that the shell does itself, those of its variables and processes among them."""
+"""The shell's builtin commands, including those of its variables and processes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from benchfarm_virtual.shell.syntax import ExitError, LeaveLoopError
 
 
 def holds(shell: Shell, args: Sequence[str]) -> bool:
-    """Say whether ``test args`` is true, by the POSIX rules for few arguments first."""
+    """Return whether ``test args`` is true, by the POSIX rules for few arguments first."""
     match list(args):
         case []:
             return False

@@ -138,13 +138,13 @@ class Shell:
     def run(self, script: str, *, exec_last: bool = False) -> int:
         """Run a whole script; return its exit status."""
 
-        def whole() -> int:
+        def run_all() -> int:
             block = parse_script(script)
             if exec_last and len(block.statements) == 1 and not block.statements[0][1]:
                 return self.alone(block.statements[0][0])
             return self.block(block)
 
-        return self.run_as_subshell(whole)
+        return self.run_as_subshell(run_all)
 
     def run_as_subshell(self, body: Callable[[], int]) -> int:
         """Run something to the end of this shell: exit, signals and faults dealt with."""

@@ -61,12 +61,12 @@ def parse_script(script: str) -> Block:
 
 @lru_cache(maxsize=512)
 def _parsed(script: str) -> Block:
-    return _Parser(script).whole()
+    return _Parser(script).parse()
 
 
 @lru_cache(maxsize=16)
 def _plain(stop: str, *, quoted: bool) -> re.Pattern[str]:
-    """Return what matches characters that stand for themselves."""
+    """Return the pattern of literal characters."""
     return re.compile(f'[^{re.escape(stop)}\\\\"`$(){"" if quoted else chr(39)}]+')
 
 
@@ -81,8 +81,8 @@ class _Parser:
         self.peeked, self.peeked_at, self.peeked_end = "", -1, -1
         self.peeked_word = Word(())
 
-    def whole(self) -> Block:
-        """Take everything."""
+    def parse(self) -> Block:
+        """Return the statements of the whole script."""
         block = self.block()
         if not self.at_end():
             raise self.fault()
@@ -128,7 +128,7 @@ class _Parser:
                 match = plain.match(self.text, self.at)
                 text = match.group() if match else char
                 self.at += len(text)
-                # A quote within quotes that something else closes is none.
+                # Within quotes that another character closes, a quote has no meaning.
                 if text != '"':
                     _add(parts, text, quoted=quoted)
         if self.at >= len(self.text) and stop in _CLOSING:
@@ -136,7 +136,7 @@ class _Parser:
         return parts
 
     def escape(self, parts: list[Part], only: str) -> None:
-        """Take a backslash and what it stands before: one of ``only``, if there are such."""
+        """Take a backslash and the character that it escapes: one of ``only``, if not empty."""
         following = self.text[self.at + 1 : self.at + 2]
         if following != "\n":
             backslash = "" if not only or (following and following in only) else "\\"
@@ -227,7 +227,7 @@ class _Parser:
         self.take()
 
     def fault(self) -> ShellSyntaxError:
-        """Return the error of what comes next."""
+        """Return the error about the next token."""
         token = self.peek() or self.text[self.at : self.at + 1]
         label = {"": "EOF", "\n": "newline"}.get(token, f"'{token}'")
         return ShellSyntaxError(f"syntax error: unexpected {label}")

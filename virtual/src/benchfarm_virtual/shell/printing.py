@@ -1,4 +1,4 @@
-"""What ``echo`` and ``printf`` print."""
+"""The output of ``echo`` and ``printf``."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ class PrintFaultError(Exception):
 
 
 def _escaped(char: str) -> str:
-    """Return what a backslash and what follows it stand for."""
+    """Return the text of an escape: a backslash and this character."""
     if char in _UNKNOWN:
         raise PrintFaultError(f"a virtual phone knows no \\{char}")
     return _ESCAPES.get(char, f"\\{char}")
 
 
 def echoed(args: Sequence[str]) -> bytes:
-    """Return what ``echo args`` prints, escapes done as in mksh. Raises PrintFaultError."""
+    """Return the output of ``echo args``, with escapes as in mksh. Raises PrintFaultError."""
     text = _ESCAPE.sub(lambda match: _escaped(match[1]), " ".join(args))
     return encoded(f"{text}\n")
 
 
 def printed(template: str, args: Sequence[str]) -> bytes:
-    """Return what ``printf template args`` prints; the format is used again while arguments are
-    left. Raises PrintFaultError.
+    """Return the output of ``printf template args``; the template repeats while arguments remain.
+    Raises PrintFaultError.
     """
     todo, out = list(args), ""
 

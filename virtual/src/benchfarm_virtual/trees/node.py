@@ -38,7 +38,7 @@ class Folder:
         return list(self.nodes)
 
     def child(self, name: str) -> Node | None:
-        """Return what is there under a name, or None."""
+        """Return the node under a name, or None."""
         return self.nodes.get(name)
 
 

@@ -128,7 +128,7 @@ def _meminfo(system: PhoneSystem) -> bytes:
 
 
 def _running(system: PhoneSystem) -> int:
-    """Return how many programs run now."""
+    """Return the number of running programs."""
     return sum(process.computes for process in system.processes.live())
 
 

@@ -35,7 +35,7 @@ def sysfs_tree(hardware: VirtualHardware) -> Folder:
 
 
 def _number(data: bytes) -> int:
-    """Return what is written to a file; raise PhoneFileError when it is no number."""
+    """Return the number that is written to a file; raise PhoneFileError for any other text."""
     if not data.strip().isdigit():
         raise PhoneFileError(errno.EINVAL, "Invalid argument")
     return int(data)
