@@ -142,7 +142,7 @@ def _proof(lines: list[str]) -> tuple[str, float]:
                     return f"a process of it ({name}) had ended at the run's {moment}", 0.0
                 samples[moment][1][pid] = int(ticks)
         except ValueError:
-            return "what the phone wrote of it can't be read", 0.0
+            return "the phone's record of it can't be read", 0.0
     if (
         samples.keys() != {"begin", "end"}
         or not samples["begin"][1]

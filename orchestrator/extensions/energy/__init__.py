@@ -1,1 +1,1 @@
-"""The pass ``energy``: what a case's inferences take, by the phone's own meters."""
+"""The pass ``energy``: the energy of a case's inferences, by the phone's own meters."""

@@ -47,7 +47,7 @@ LEAST_REST_S: Final = {PowerSource.RAILS: 30.0, PowerSource.BATTERY: 60.0}
 class EnergyGrade(enum.StrEnum):
     """The reliability of a figure of energy."""
 
-    #: Rails, one of which feeds what the delegate runs on.
+    #: Rails, one of which feeds the delegate's processor.
     RAILS = "rails"
     #: The battery's current, which its own count of charge confirms.
     BATTERY = "battery"
@@ -139,7 +139,7 @@ _PARTS: Final = {
 }
 #: After the work, until the phone counts as resting.
 _SETTLES_S: Final = {PowerSource.RAILS: 3.0, PowerSource.BATTERY: 10.0}
-#: Of the least lengths; a mark is written a moment before or after what it marks.
+#: Of the least lengths; a mark is written a moment before or after its event.
 _TOLERANCE: Final = 0.85
 #: Required values of the battery's current within the work.
 LEAST_UPDATES: Final = 100

@@ -85,7 +85,7 @@ class BundleContents:
     campaigns: int
     runs: int
     virtual_runs: int
-    #: Runs whose raw output was deleted: nobody can read their figures from it again.
+    #: Runs whose raw output was deleted: their figures can't be read again.
     pruned_runs: int
     blobs: int
 
@@ -359,7 +359,7 @@ class Bundle:
         """Open a member; zipfile reads no more of it than its stated size."""
         info = self._member(name)
         if info.file_size > largest_bytes:
-            raise StoreCorruptError(f"{self.path}: {name} is said to have {info.file_size} bytes")
+            raise StoreCorruptError(f"{self.path}: {name} claims {info.file_size} bytes")
         try:
             with self._archive.open(info) as member:
                 yield member
@@ -431,7 +431,7 @@ def import_bundle(
             if run.run_id in stored_ids:
                 known_count += 1
             elif stored_campaign is not None and stored_campaign.terms.origin is None:
-                # Nothing that comes from a file is added to what this lab has measured itself.
+                # A file adds no runs to this lab's own campaigns.
                 other_runs.append(run.run_id)
             else:
                 moved = replace(run, case=_with_local_serial(run.case, campaign))

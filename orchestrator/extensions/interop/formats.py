@@ -82,7 +82,7 @@ def _import_bundle(settings: Settings, request: ImportRequest) -> CommandResult:
 
     path, *other_files = request.files
     if other_files or request.device or request.models:
-        raise UsageError("a bundle is imported alone and says itself what is in it")
+        raise UsageError("a bundle is imported alone, without --serial and --model")
     with Workspace(settings) as workspace, Bundle(path) as bundle:
         tools = workspace.tools
 

@@ -50,7 +50,7 @@ from orchestrator.records.run import ToolReport
 from orchestrator.tables.escapes import one_line
 from orchestrator.units import counted
 
-_NOTE: Final = "text of unknown origin: what measured it, on what and when, nobody has proven"
+_NOTE: Final = "text of unknown origin: nothing confirms its program, phone and time"
 #: Names of delegates in texts -> delegate.
 _DELEGATES: Final = {
     word: name

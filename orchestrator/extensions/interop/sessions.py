@@ -325,7 +325,7 @@ def _add_job(
         "/"
     )[2]
     if not file and len(batch.user_models) != 1:
-        raise OutputParseError("nothing says which model it is of: name its file with --model")
+        raise OutputParseError("its model is unknown: name the model file with --model")
     if is_lm and accelerator == "gpu" and GPU_API.search(lm_log) is None:
         raise OutputParseError(f"its {LOGCAT} names no GPU API: nothing shows that the GPU ran it")
     product = re.fullmatch(r"(.*) \(([\w.-]{1,60})\)", _field_value(provenance, "product"))
@@ -405,7 +405,7 @@ def _tokens(process: Process, provenance: str, flags: Mapping[str, str]) -> dict
         if value.isdecimal() and len(value) <= 7 and int(value):
             tokens[name] = value
     if not {"prefill_tokens", "decode_tokens"} <= tokens.keys():
-        raise OutputParseError("nothing says how many tokens were asked for")
+        raise OutputParseError("the requested number of tokens is unknown")
     if len(process.repetitions) < 2:
         raise OutputParseError("no repetition is left after the warm-up")
     return tokens

@@ -70,7 +70,7 @@ def load_published() -> tuple[PublishedFigure, ...]:
         PublishedFigure(
             model=row["model"],
             device=row["device"],
-            # As ``cpu_4_threads`` stands in the file.
+            # The file has ``cpu_4_threads``.
             configuration=row["configuration"].replace("_", ", ", 1).replace("_", " "),
             latency_us=float(row["latency_ms"]) * US_PER_MS,
             text=row["latency_ms"],
@@ -298,7 +298,7 @@ def _tables(
     yield replace(
         matrix,
         columns=(around[0], *matrix.columns, around[1]),
-        # On a terminal, where columns may stand in several bands, a row is known by its phone.
+        # On a terminal, where columns may be split into several bands, the phone identifies a row.
         groups=int(room() is not None),
         nothing=_NO_FIGURE,
         notes=(*notes_of(rows, names), *older),

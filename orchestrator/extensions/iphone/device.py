@@ -97,8 +97,8 @@ class IPhoneDevice(AloneDevice):
     ) -> None:
         """``app``: the bundle identifier of the benchmark app on it.
 
-        ``folder``: where this computer keeps what an app's folder held before, and which .ipa was
-        installed.
+        ``folder``: this computer's folder for earlier files of an app's folder, and for the sha256
+        of the installed .ipa.
         """
         if not _BUNDLE.fullmatch(app):
             raise UsageError(f"BENCHFARM_IPHONE_APP: {app!r} is no bundle identifier")
@@ -176,7 +176,7 @@ class IPhoneDevice(AloneDevice):
             if any(entry.serial == self.serial for entry in self._usbmux.attached()):
                 return
             if deadline.expired:
-                raise LinkLostError("isn't attached", serial=self.serial, hint="look at its cable")
+                raise LinkLostError("isn't attached", serial=self.serial, hint="check its cable")
             self.clock.wait(min(_POLL_S, deadline.remaining_s), threading.Event())
 
     def shell(self, command: str, *, timeout_s: float = 30.0) -> ShellResult:
@@ -281,9 +281,7 @@ class IPhoneDevice(AloneDevice):
     def install(
         self, apk: Path, *, sha256: str, package: str, cancelled: threading.Event | None = None
     ) -> int:
-        """See Device.install, of an ``.ipa`` that is signed for this phone; once begun it can't be
-        cancelled.
-        """
+        """See Device.install, of an ``.ipa`` that is signed for this phone; it can't be cancelled."""
         del cancelled
         previous = self.package(package)
         self.app = package
@@ -514,7 +512,7 @@ class IPhoneDevice(AloneDevice):
         return self._usbmux.run(*words, udid=self.serial, timeout_s=timeout_s)
 
     def refuse(self, what: str) -> NoReturn:
-        """Raise UsageError for what an iPhone has not."""
+        """Raise UsageError for a feature that an iPhone lacks."""
         raise UsageError(f"the iPhone {self.serial} {what}")
 
 

@@ -55,7 +55,7 @@ _LIST_KEYS: Final = (
     "DeviceClass",
 )
 _ABSENT: Final = re.compile(r"not found during afc|ObjectNotFound|OBJECT_NOT_FOUND", re.IGNORECASE)
-_UNLOCK: Final = "unlock it and keep it so: Settings, Display & Brightness, Auto-Lock, Never"
+_UNLOCK: Final = "unlock it and keep it unlocked: Settings, Display & Brightness, Auto-Lock, Never"
 
 #: Causes of the program's errors: pattern of its message, error, text, hint.
 _CAUSES: Final[tuple[tuple[str, type[DeviceError], str, str], ...]] = (
@@ -106,7 +106,7 @@ _CAUSES: Final[tuple[tuple[str, type[DeviceError], str, str], ...]] = (
         "not connected|no device|device .*not found|disconnected|connection (?:was )?(?:terminated|reset|lost|aborted)",
         LinkLostError,
         "the iPhone isn't attached any more",
-        "look at its cable",
+        "check its cable",
     ),
 )
 

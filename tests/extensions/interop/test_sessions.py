@@ -323,7 +323,7 @@ def test_a_session_folder_gives_its_jobs_and_tells_which_are_left_out(
         (
             f"09-19 09:59:59.000  6000  6001 I litert  : Loading model from: /other.tflite\n{LOG}",
             PROVENANCE.replace("--model_path=/data/local/tmp/litert-cli/q.litertlm ", ""),
-            "nothing says which model",
+            "its model is unknown",
         ),
     ],
 )

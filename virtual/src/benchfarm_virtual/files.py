@@ -1,4 +1,4 @@
-"""The phone's file tree, held in memory: what somebody wrote below /data, computed trees beside it."""
+"""The phone's file tree, held in memory: written files below /data, computed trees beside it."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ def _collect(value: object, texts: list[str]) -> None:
         texts.append(value)
     elif isinstance(value, list):
         if value and all(isinstance(item, str) for item in value):
-            # A notebook keeps a text as its lines, each with its end.
+            # A notebook stores a text as lines, each with its line end.
             texts.append(("" if any(item.endswith("\n") for item in value) else "\n").join(value))
             return
         for item in value:
@@ -136,7 +136,7 @@ def _collect(value: object, texts: list[str]) -> None:
         if message is not None:
             texts.append(message)
             return
-        # A cell's command stands before what it printed.
+        # A cell's command comes before its output.
         for key in sorted(value.keys() - _NOT_TEXT, key=[*value].index):
             if key != "outputs":
                 _collect(value[key], texts)
@@ -201,7 +201,7 @@ def _gzip_pieces(buffer: Buffer) -> Iterator[bytes]:
             try:
                 piece = file.read1(_PIECE_BYTES)
             except EOFError:
-                # It was cut off: what came before still counts.
+                # It was cut off: the part before still counts.
                 return
             except (OSError, zlib.error) as error:
                 raise OutputParseError(

@@ -96,7 +96,7 @@ _MARKER_WORDS: Final = tuple(
         "tokens",
     )
 )
-#: Runs that are held back, because a summary may name them or the phone's log say how they ended.
+#: Runs that are held back: a summary may still name them, or the phone's log show how they ended.
 _MOST_HELD_RUNS: Final = 1024
 
 
@@ -104,9 +104,9 @@ def parse_text(text: bytes | str) -> tuple[ToolReport, ...]:
     """Read a text of unknown origin and return one report per run, in the order of the text.
 
     Args:
-        text: what was printed: console, logcat of any format, a notebook, several runs in a row,
-            the summary of performance options, the LiteRT banner, the iOS app's view or console, an
-            adb session.
+        text: printed output: console, logcat of any format, a notebook, several runs in a row, the
+            summary of performance options, the LiteRT banner, the iOS app's view or console, an adb
+            session.
 
     Raises:
         OutputParseError: nothing in the text is the output of a benchmark program.
@@ -255,7 +255,7 @@ def _is_significant(report: ToolReport) -> bool:
 
 
 def _is_benchmark_failure(report: ToolReport) -> bool:
-    """Whether a failure is of one of our programs, which first print what they are about to do."""
+    """Whether a failure is of one of our programs, which first print their parameters."""
     return bool(report.echoed) or report.init_us is not None or "graph" in report.extra
 
 

@@ -93,7 +93,7 @@ _STARTS: Final = (
     "Node number ",
     *BANNER_KEYS,
 )
-#: A list of the phone's accelerators, or the name of one: as a parameter is told.
+#: A list of the phone's accelerators, or the name of one, as a parameter.
 _ACCELERATOR: Final = "NNAPI accelerator"
 _BEGINNINGS: Final = frozenset(
     start[:size] for start in (*_STARTS, _ACCELERATOR) for size in range(1, len(start))
@@ -315,8 +315,7 @@ _STUDIO: Final = re.compile(
     r"(?:\S{1,200}\s+)?(?P<severity>[VDIWEFA])(?: {1,2}(?P<text>.*))?$",
     re.ASCII | re.DOTALL,
 )
-#: A line whose process number, and maybe time, somebody took out; of our tags only, since less
-#: shows what it is.
+#: A line without its process number, and maybe time; of our tags only, since the rest is ambiguous.
 _SHORTENED: Final = re.compile(
     rf"\s*(?:(?:{DATE}|\d\d:\d\d:\d\d)(?:\.\d{{3,9}})?\s+)?(?P<severity>[VDIWEF])\s+"
     rf"(?P<tag>{'|'.join(sorted(OUR_TAGS, key=len, reverse=True))})\s*:(?: (?P<text>.*))?$",

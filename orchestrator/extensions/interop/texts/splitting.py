@@ -126,7 +126,7 @@ _MARKDOWN: Final = re.compile(r"\s*#{2,6} +(?P<title>\S.*?)[ #]*$")
 #: Of headings that a console prints.
 _CONSOLE_LEVEL: Final = 7
 _OPTIONS: Final = "The list of TFLite runtime options to be benchmarked:"
-#: Lines from the middle of a run, beside those that tell of delegates: after its end they are the
+#: Lines from the middle of a run, beside those about delegates: after its end they are the
 #: next one's.
 _MIDDLE: Final = (
     "count=",
@@ -140,7 +140,7 @@ _MIDDLE: Final = (
 )
 _MOST_NSLOG: Final = 10_000
 _MOST_OVERLAPPING: Final = 8
-#: When a line was printed, in what a log or a build server puts before it.
+#: The time of a line in the header of a log or a build server.
 _MOMENT: Final = re.compile(
     r"(?:(?:\d{4}-)?\d\d-\d\d[ T])?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?|\d{1,12}\.\d{3,9}", re.ASCII
 )
@@ -230,11 +230,11 @@ class RunSplitter:
     #: Process -> a run that hadn't ended when the next one began, and those that began since.
     _overlapping: dict[int | str | None, list[Transcript]] = field(default_factory=dict)
     _variables: dict[str, str] = field(default_factory=dict)
-    #: Level -> heading that what follows stands below; a console's own are below all of Markdown's.
+    #: Level -> heading of the following lines; a console's own are below all of Markdown's.
     _headings: dict[int, str] = field(default_factory=dict)
     _in_summary: bool = False
     _has_percentiles: bool = False
-    #: The lines of a command that may go on in the next, and whether the last of them says so.
+    #: The lines of a command that may continue in the next, and whether the last one says so.
     _command: list[str] = field(default_factory=list)
     _command_goes_on: bool = False
     #: What its lines are indented by, and characters of the last one beside, 0 where that ends in a
@@ -580,7 +580,7 @@ def without_refused_starts(text: str) -> tuple[str, list[ToolReport]]:
 
 
 def parse_adb_session(text: str) -> list[ToolReport]:
-    """Return a report per installation, or one for what was started; none when the text holds
+    """Return a report per installation, or one for a started activity; empty when the text has
     neither.
     """
     installs = [match.start() for match in _INSTALL.finditer(text)]
