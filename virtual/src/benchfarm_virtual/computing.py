@@ -1,8 +1,7 @@
-"""What a model really computes, by the LiteRT runtime of the computer that the virtual phones live
-on.
+"""Computes a model's real outputs, by the LiteRT runtime of the virtual phones' host.
 
-It runs in a process of its own: a runtime that gives up on a model ends its process. Results are
-kept for as long as the lab lives, by model and inputs.
+It runs in a process of its own: a runtime that aborts on a model ends its process. Results are
+cached for the lab's lifetime, by model and inputs.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ def computed_outputs(
 
     None when this computer can't compute them.
     """
-    with _guard:  # what two phones ask for is computed once
+    with _guard:  # two phones' equal requests are computed once
         return _compute(model, tuple(map(tuple, shapes)), tuple(inputs))
 
 

@@ -33,7 +33,7 @@ class StreamClosedError(Exception):
 
 
 class Hangup:
-    """Whether a session's client has gone, and what happens then."""
+    """Whether a session's client has disconnected, and the actions on that."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -58,21 +58,21 @@ class Hangup:
 
 @dataclass(slots=True, kw_only=True)
 class ShellSession:
-    """One service opened over adb (shell, exec, cmd): its streams, and whether the client has gone."""
+    """One service opened over adb (shell, exec, cmd): its streams, and its client's hangup."""
 
     #: Blocks until at least one byte is there; ``b""`` is the end.
     stdin: Callable[[int], bytes]
-    #: Block while the other side doesn't take more; raise StreamClosedError when nobody reads.
+    #: Block while the other side takes no more; raise StreamClosedError when it has closed.
     stdout: Callable[[bytes], None]
     stderr: Callable[[bytes], None]
     #: Set when the stream or the connection is closed; like SIGHUP, it reaches only the shell's own
-    #: process: what was started in the background goes on.
+    #: process: background processes continue.
     hangup: Hangup = field(default_factory=Hangup)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileStat:
-    """What lstat tells: mode with type bits, size in bytes, times in Unix seconds."""
+    """The fields of lstat: mode with type bits, size in bytes, times in Unix seconds."""
 
     mode: int
     size_bytes: int
@@ -81,9 +81,7 @@ class FileStat:
 
 
 class PhoneFileError(Exception):
-    """A file operation failed as on a phone; ``errno`` is the number, the text what the phone would
-    print.
-    """
+    """A file operation failed as on a phone, with ``errno`` and the phone's message."""
 
     def __init__(self, errno: int, message: str) -> None:
         super().__init__(message)
@@ -133,7 +131,7 @@ class ProgramDiedError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppInfo:
-    """What a fake APK says about itself."""
+    """The note of a fake APK."""
 
     package: str = "org.tensorflow.lite.benchmark"
     #: Its activity as the manifest has it: a dot at its beginning stands for the package.

@@ -37,7 +37,7 @@ _DIRECTIONS: Final = ("up", "down")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """One fault that was asked for.
+    """One requested fault.
 
     Raises UsageError for a setting that its kind doesn't have, or never comes to.
     """
@@ -87,11 +87,11 @@ class Fault:
         return 0 if FAULT_NOTES[self.kind].lasting else 1
 
     def number(self, name: str) -> float:
-        """Return a setting as a number, its default when it wasn't given."""
+        """Return a setting, or its default, as a number."""
         return float(self.text(name))
 
     def text(self, name: str) -> str:
-        """Return a setting as text, its default when it wasn't given."""
+        """Return a setting, or its default, as text."""
         return str(self.args.get(name, FAULT_NOTES[self.kind].args[name]))
 
     def concerns(self, moment: str, subject: str) -> bool:
@@ -354,9 +354,9 @@ class FaultTable:
 
 #: What a benchmark program announces as it goes.
 IN_A_RUN: Final = ("start", "init", "delegate", "warmup", "run", "results")
-#: While which service sends its output, or a program prints.
+#: Moments during which a service sends its output, or a program prints.
 PRINTING: Final = ("shell", "exec", "program")
-#: At which so many bytes of a file pass.
+#: Moments at which a number of bytes of a file pass.
 OF_FILES: Final = ("push",)
 #: What is announced to everything on a phone; ``open`` is for all of its kind, ``tool`` is the start
 #: of a tool or program (subject: its path).
@@ -378,7 +378,7 @@ FaultArg = str | float
 
 
 class FaultKind(StrEnum):
-    """Every fault that can be asked for; :data:`FAULT_NOTES` says what each one does."""
+    """Every fault that can be requested; :data:`FAULT_NOTES` describes each."""
 
     CUT = "cut"
     HANG = "hang"
@@ -427,7 +427,7 @@ class FaultNote:
     args: Mapping[str, FaultArg] = field(default_factory=dict)
     #: True for a condition that lasts until the fault is removed, unless ``times`` is given.
     lasting: bool = False
-    #: The moment that is meant when none is given.
+    #: The default moment.
     moment: str = ""
     #: The moments that it can wait for.
     moments: tuple[str, ...] = ANNOUNCED

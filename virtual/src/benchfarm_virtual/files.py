@@ -39,11 +39,11 @@ class Storage:
 
     @property
     def free_bytes(self) -> int:
-        """What is left."""
+        """The free space."""
         return self.total_bytes - self.used_bytes
 
     def take_most(self, size_bytes: int) -> int:
-        """Take space, at most what is free (negative: give it back); return how much was taken."""
+        """Take at most the free space (negative: give it back); return the size that was taken."""
         with self._lock:
             taken = min(size_bytes, self.free_bytes)
             self.used_bytes += taken
@@ -56,7 +56,7 @@ def file_error(number: int) -> PhoneFileError:
 
 
 def _allowed(node: Node, want: int) -> bool:
-    """Say whether a node's mode lets who acts read (4), write (2) or search and execute (1)."""
+    """Return whether a node's mode lets the current user read (4), write (2) or execute (1)."""
     uid = current_uid()
     if uid == 0:
         return want != 1 or bool(node.mode & 0o111) or isinstance(node, Folder)
@@ -107,9 +107,7 @@ def _reader(file: HeldFile) -> Callable[[int], bytes]:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a path leads: the names on the way, the folder that holds the last one, and what is
-    there, if anything.
-    """
+    """The place of a path: the names on the way, the folder of the last one, and its node, if any."""
 
     names: tuple[str, ...]
     above: Node | None
@@ -368,7 +366,7 @@ class PhoneTree:
     # Beyond the contract
 
     def may(self, path: str, want: int) -> bool:
-        """Say whether a user may read (4), write (2) or execute (1) what is there."""
+        """Return whether the current user may read (4), write (2) or execute (1) a path."""
         try:
             node = self._find(path, operation=_OPERATIONS.get(want, "stat")).node
         except PhoneFileError:

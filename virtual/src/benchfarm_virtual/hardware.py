@@ -23,8 +23,7 @@ from benchfarm_virtual.profiles import VirtualProfile
 if TYPE_CHECKING:
     from benchfarm_virtual.system import ScaledTime
 
-#: What is looked at again within a kernel's tick is as it was: a phone tells hundreds of figures in
-#: one breath.
+#: Reads within a kernel's tick return the same state: one command may read hundreds of figures.
 _TICK_S: Final = 0.01
 #: How long one step of the thermal governor is, and how far below the trip point clocks come back.
 _STEP_S: Final = 0.5
@@ -33,7 +32,7 @@ _HYSTERESIS_C: Final = 4.0
 _USB_WATTS: Final = 2.5
 #: Power grows with the clock and the square of the voltage, which falls with the clock.
 _POWER_EXPONENT: Final = 2.2
-#: The battery's gauge tells a new value so often, the mean since the last one, with so much noise
+#: The interval of the battery's gauge, whose values are means since the last one, and their noise
 #: (standard deviation).
 _GAUGE_S: Final = 0.5
 _GAUGE_NOISE: Final = 0.01
@@ -379,7 +378,7 @@ class VirtualHardware:
             yield
 
     def _advance(self) -> None:
-        """Move the state on to this moment; what is known of it may be changed after that."""
+        """Advance the state to this moment; only after that may it be changed."""
         now_s = self._time.uptime_s()
         left_s = now_s - self._at_s
         if left_s < 0:  # the phone's clock restarted

@@ -30,8 +30,7 @@ from benchfarm_virtual.errors import (
 )
 from benchfarm_virtual.spec import PhoneSpec
 
-#: In a lab's folder: what describes it while it runs, what its process locks as long as it lives,
-#: what it logs.
+#: In a lab's folder: its description while it runs, the file that its process locks, and its log.
 STATE_FILE: Final = "lab.json"
 LOCK_FILE: Final = "lab.lock"
 LOG_FILE: Final = "lab.log"
@@ -58,7 +57,7 @@ class LabPhone:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabInfo:
-    """A running lab as its state file tells of it."""
+    """A running lab as described by its state file."""
 
     state_dir: Path
     pid: int
@@ -221,7 +220,7 @@ def take_lock(state_dir: Path) -> int:
     """
     descriptor = os.open(state_dir / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o600)
     end_s = time.monotonic() + _LOCK_PATIENCE_S
-    # Someone who only asks whether a lab runs holds it for a moment.
+    # A process that checks whether a lab runs holds it for a moment.
     while not _can_lock(descriptor, fcntl.LOCK_EX):
         if time.monotonic() > end_s:
             os.close(descriptor)

@@ -1,5 +1,5 @@
-"""Starting what a name or path stands for: one of the phone's own commands, a program on the shelf
-(and what the log tells when it crashes), a script.
+"""Starts the file of a name or path: one of the phone's own commands, a program on the shelf (with
+its crash log), or a script.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ DEFAULT_PATH = (
 
 
 class LaunchFaultError(Exception):
-    """What was asked for can't be started; ``code`` is 126 or 127."""
+    """A command can't be started; ``code`` is 126 or 127."""
 
     def __init__(self, message: str, code: int) -> None:
         super().__init__(message)
@@ -60,7 +60,7 @@ class Launch:
 
 
 def find_program(system: PhoneSystem, name: str, *, path: str) -> str | None:
-    """Return the full path that a command name stands for, None when there is none."""
+    """Return the full path of a command name, None when there is none."""
     if "/" in name:
         return name
     for folder in path.split(":"):

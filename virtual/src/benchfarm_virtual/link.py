@@ -42,26 +42,24 @@ _AUTH_SIGNATURE: Final = 2
 #: On a slow link, bytes move in portions that take this long.
 _SLOW_PORTION_S: Final = 0.02
 _ACCEPT_PAUSE_S: Final = 1.0
-#: How long closing waits for the thread that accepts, and how often what hangs looks whether its
-#: connection is still there.
+#: How long closing waits for the accepting thread, and how often a hanging connection checks whether
+#: it was closed.
 _ACCEPT_END_S: Final = 5.0
-_HUNG_LOOK_S: Final = 0.2
+_HUNG_POLL_S: Final = 0.2
 
 
 class _WireError(Exception):
-    """What came over the link is no packet, or its end; the connection can only be closed."""
+    """The link ended, or received data is no packet; the connection has to be closed."""
 
 
 @dataclass(slots=True, kw_only=True)
 class LinkState:
-    """What all connections of one phone share: who may come in, what is served, how the link
-    behaves.
-    """
+    """Shared by all connections of one phone: allowed keys, services, and the link's behaviour."""
 
     serial: str
     allowed_keys: Sequence[RSAPublicKey]
     banner: Callable[[], bytes]
-    #: Maps a service's name to what runs it, or None to refuse it.
+    #: Service's name -> its function, or None to refuse it.
     service_for: Callable[[str], Service | None]
     faults: FaultTable
     #: Set while nothing is held back: a link that hangs is neither read nor written.
@@ -70,8 +68,8 @@ class LinkState:
     bytes_per_s: float = 0.0
 
     def pace(self, count_bytes: int) -> None:
-        """Wait as long as so many bytes take on a slow link."""
-        rate = self.bytes_per_s  # another thread may change it between two looks
+        """Wait for the time of ``count_bytes`` bytes on a slow link."""
+        rate = self.bytes_per_s  # another thread may change it between two reads
         if rate:
             time.sleep(count_bytes / rate)
 
@@ -112,8 +110,8 @@ class Connection:
     # Sending
 
     def send(self, command: int, arg0: int, arg1: int, payload: bytes = b"") -> None:
-        """Send one packet; while the link hangs, it is kept for later."""
-        # Servers look at it until both sides have said that they do without.
+        """Send one packet; while the link hangs, it is held back."""
+        # Servers check the sum until both sides have agreed to skip it.
         total = sum(payload) & 0xFFFFFFFF if command in (AUTH, CNXN) else 0
         head = _HEADER.pack(command, arg0, arg1, len(payload), total, command ^ 0xFFFFFFFF)
         size = len(head) + len(payload)
@@ -126,7 +124,7 @@ class Connection:
         self._link.faults.reach("", size, subject="down")
 
     def resume(self) -> None:
-        """Send what was kept while the link hung."""
+        """Send the packets that were held back while the link hung."""
         with self._send_lock:
             self._flush()
 
@@ -177,7 +175,7 @@ class Connection:
             received = self._sock.recv_into(remaining[: self._link.portion(len(remaining))])
             if not received:
                 raise _WireError
-            while not self._link.flows.wait(_HUNG_LOOK_S):
+            while not self._link.flows.wait(_HUNG_POLL_S):
                 if self._gone:
                     raise _WireError
             _, cut = faults.advance(FaultKind.CUT, received, subject="up")
@@ -322,7 +320,7 @@ class PhoneServer:
         """Stop listening and close every connection."""
         listener, self._listener = self._listener, None
         if listener is not None and self._acceptor is not None:
-            # Whoever waits for connections looks again: on Linux now, elsewhere when one comes.
+            # Wakes the accepting thread: on Linux at once, elsewhere at the next connection.
             try:
                 listener.shutdown(socket.SHUT_RDWR)
             except OSError:

@@ -34,15 +34,15 @@ class OpenFile:
         put: Callable[[bytes], object] = _refuse,
         close: Callable[[], None] = lambda: None,
     ) -> None:
-        """``take`` blocks until at least one byte is there and returns at most so many, ``b""`` at
-        the end; ``put`` writes all; ``close`` is called when the last holder has let go.
+        """``take(size)`` blocks until at least one byte is there and returns at most ``size``,
+        ``b""`` at the end; ``put`` writes all; ``close`` is called after the last holder's release.
         """
         self._take = take
         self._put = put
         self._close = close
         self._holders = 1
         self._lock = threading.Lock()
-        #: Read, and given back.
+        #: Bytes that were read and pushed back.
         self._ahead = b""
 
     def retain(self) -> OpenFile:
@@ -117,11 +117,10 @@ class _Pipe:
             return piece
 
     def write(self, data: bytes) -> None:
-        """Block while the buffer is full; raise StreamClosedError when nobody reads any more."""
+        """Block while the buffer is full; raise StreamClosedError when the reader has closed."""
         for start in range(0, len(data), self._limit_bytes):
             with self._changed:
-                # Room for one piece is left over: so who has the last one written needs nobody to
-                # read before it ends.
+                # Room for one piece more: the writer of the last piece can end before it is read.
                 self._wait(lambda: len(self._held) < self._limit_bytes or self._read_closed)
                 if self._read_closed:
                     raise StreamClosedError("Broken pipe")

@@ -23,13 +23,13 @@ from benchfarm_virtual.spec import PhoneSpec
 from benchfarm_virtual.system import ScaledTime
 from benchfarm_virtual.userland import PhoneSystem
 
-#: How long a phone is away when it is told to reboot, in its own seconds.
+#: How long a reboot takes, in the phone's seconds.
 BOOT_S: Final = 2.0
-#: adbd answers some time before the system is up, which these properties tell.
+#: adbd answers some time before the system is up, which these properties show.
 _SYSTEM_START_S: Final = 1.0
 _BOOT_PROPS: Final = ("sys.boot_completed", "dev.bootcomplete")
 _PORT_RETRY_S: Final = 0.5
-#: Another app, which logs when it is asked to.
+#: Another app, which logs with that fault.
 _CHATTER_PID: Final = 1999
 
 
@@ -108,7 +108,7 @@ class Phone:
         return self._server.listening
 
     def start(self) -> None:
-        """Listen; raise OSError when the port that was asked for can't be had."""
+        """Listen; raise OSError when the requested port isn't available."""
         self._server.listen(self.spec.port)
 
     def close(self) -> None:
@@ -117,7 +117,7 @@ class Phone:
             return
         self._closed.set()
         self._server.close()
-        self._server.hang(hung=False)  # what waited sees the end
+        self._server.hang(hung=False)  # waiting threads see the end
         self.userland.processes.kill_all()
 
     def reboot(self, mode: str = "", *, away_s: float = BOOT_S) -> None:
@@ -271,12 +271,12 @@ class ProgramMoments:
         self._faults = faults
 
     def __call__(self, name: str, call: Invocation) -> None:
-        """Do what faults ask for at the moment; raise ProgramDiedError when the program ends by it."""
+        """Apply the faults of the moment; raise ProgramDiedError when they end the program."""
         program, process = call.name, call.process
         if name == "init":
             cut = Cut(self._faults, FaultKind.OUTPUT_CUT, "program", subject=program)
             whole = call.stdout
-            # Of what comes after the cut nothing arrives, and the program never learns of it.
+            # Nothing after the cut arrives, without an error for the program.
             call.stdout = OpenFile(put=lambda data: whole.write(cut.passing(data)))
         self._faults.reach(name, subject=program)
         if process.killed.is_set():
@@ -303,9 +303,7 @@ class ProgramMoments:
 
     @staticmethod
     def _stop_responding(call: Invocation, seconds: float) -> NoReturn:
-        """Log what the activity manager logs, wait for somebody to end the app, and end it after a
-        while.
-        """
+        """Log the activity manager's message, and end the app after a while if nobody else has."""
         package, process = call.launch.argv[0], call.process
         component = f"{package}/.BenchmarkModelActivity"
 

@@ -76,20 +76,20 @@ class Process:
     killed: threading.Event = field(default_factory=threading.Event)
     done: threading.Event = field(default_factory=threading.Event)
     status: int = 0
-    #: Every descendant that has ended, for the processor time that ``times`` tells.
+    #: Every descendant that has ended, for the processor time in ``times``.
     ended_children: list[int] = field(default_factory=list)
     #: Whether a benchmark program runs in it.
     computes: bool = False
-    #: Held while it is decided what a signal does.
+    #: Held while a signal's effect is decided.
     _deciding: threading.Lock = field(default_factory=threading.Lock)
-    #: Called when a signal arrives, so that a blocked read or write can look at it.
+    #: Called when a signal arrives, so that a blocked read or write can check for it.
     wakers: list[Callable[[], None]] = field(default_factory=list)
-    #: Called when it has ended; whoever waits looks at ``done`` after that.
+    #: Called when it has ended, after which waiting threads check ``done``.
     end_wakers: list[Callable[[], None]] = field(default_factory=list)
 
     @property
     def state(self) -> str:
-        """The kernel's letter for what it does: runs or sleeps."""
+        """The kernel's letter of its state: running or sleeping."""
         return "R" if self.computes else "S"
 
     @property
@@ -154,7 +154,7 @@ def current_process() -> Process | None:
 
 @contextlib.contextmanager
 def acting_for(process: Process | None) -> Iterator[None]:
-    """Act for a process: what is waited for ends when it is killed, /proc/self is its."""
+    """Act for a process: its end interrupts waits, and /proc/self is its."""
     before = current_process()
     _HERE.process = process
     try:
@@ -165,7 +165,7 @@ def acting_for(process: Process | None) -> Iterator[None]:
 
 @contextlib.contextmanager
 def as_user(uid: int) -> Iterator[None]:
-    """Do what is done with files meanwhile as this user."""
+    """Access files as this user meanwhile."""
     before = getattr(_HERE, "uid", None)
     _HERE.uid = uid
     try:
@@ -247,9 +247,7 @@ class ProcessTable:
         process.finish(status)
 
     def kill(self, process: Process, signal: int) -> None:
-        """Send a signal. A shell that dies of it is gone at once; what it was running in the
-        foreground goes on.
-        """
+        """Send a signal. A shell that dies of it ends at once; its foreground command continues."""
         if signal == 0:
             return
         process.deliver(signal)
@@ -257,7 +255,7 @@ class ProcessTable:
             self.end(process, 128 + process.signal)
 
     def kill_all(self) -> list[Process]:
-        """For a reboot: end everything at once; return what was running."""
+        """For a reboot: end all processes at once; return those that were running."""
         with self._lock:
             running = list(self._processes.values())
         for process in running:

@@ -110,8 +110,8 @@ class AcceleratorSpec(UnitSpec):
 
     f32_gmacs: float
     int8_gmacs: float
-    #: It is listed and takes models, and then its compiler fails, as on phones whose NNAPI driver
-    #: was left behind.
+    #: It is listed and takes models, and then its compiler fails, as on phones with an outdated
+    #: NNAPI driver.
     compilation_fails: bool = False
 
 
@@ -159,10 +159,10 @@ class VirtualProfile:
     scheduling: SchedulingSpec = field(default_factory=SchedulingSpec)
     governors: tuple[str, ...] = ("performance", "schedutil")
     cpu_features: str = ""
-    #: The supply rails whose energy is told -> what each feeds: a cluster, "gpu", "accelerator", or
-    #: "idle:0.3", a share of what the phone takes at rest.
+    #: Supply rail with a meter -> the part that it feeds: a cluster, "gpu", "accelerator", or
+    #: "idle:0.3", a share of the phone's power at rest.
     rails: Mapping[str, str] = field(default_factory=dict)
-    #: What the gauge tells for a microampere that goes into the battery.
+    #: The gauge's count for a microampere that goes into the battery.
     gauge_scale: float = 1.0
 
     @property

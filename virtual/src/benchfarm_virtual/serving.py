@@ -87,9 +87,7 @@ def _write_state(state_dir: Path, state: Answer) -> None:
 
 
 def _wait(parent_pid: int, stopping: threading.Event) -> None:
-    """Wait for the end: that was asked for, or a moment after that of the process which started
-    this one, where it is named.
-    """
+    """Wait for a stop request, or for the end of the parent process, where it is named."""
     while not stopping.wait(_LOOK_AROUND_S if parent_pid else None):
         if os.getppid() != parent_pid:
             return
@@ -103,7 +101,7 @@ Answer = dict[str, Any]
 
 
 class ControlServer:
-    """Takes requests for a desk from those who know the token, in threads of its own."""
+    """Takes requests with the token for a desk, in threads of its own."""
 
     def __init__(self, desk: PhoneDesk, token: str) -> None:
         """Listen on a free port."""

@@ -19,7 +19,7 @@ from benchfarm_virtual.programs.native import run_activity, run_native, run_perf
 from benchfarm_virtual.programs.other_runtimes import NAMES, run_other
 from benchfarm_virtual.samples import APP_NOTE, elf_abi, fake_note
 
-#: Does what the real program would do, in its exact words; returns the exit code.
+#: Acts as the real program, with its exact output; returns the exit code.
 Program = Callable[[Invocation], int]
 #: By their names in a note; each takes its version too.
 _PROGRAMS: Final[Mapping[str, Callable[[Invocation, str], int]]] = {
@@ -31,7 +31,7 @@ _PROGRAMS: Final[Mapping[str, Callable[[Invocation, str], int]]] = {
     "litert_lm_advanced_main": run_language_model,
     **{name: partial(run_other, program=name) for name in NAMES},
 }
-#: Real programs by what their file names have in them.
+#: Pattern of a real program's file name -> its fake binary.
 _NAMES: Final = {
     "litert_lm_advanced_main": "litert_lm_advanced_main",
     "benchmark_litert_model": "benchmark_litert_model",

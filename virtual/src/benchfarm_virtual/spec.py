@@ -1,4 +1,4 @@
-"""Which virtual phone is wanted: a profile, a serial number, and where it differs from the profile."""
+"""The specification of a virtual phone: profile, serial number, and differences from the profile."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SERIAL: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhoneSpec:
-    """One virtual phone as it is asked for.
+    """One requested virtual phone.
 
     Raises UsageError for a serial number that can't be one.
     """
@@ -29,7 +29,7 @@ class PhoneSpec:
     rooted: bool = False
     #: Speaks adb as before Android 7: it has no shell_v2.
     legacy: bool = False
-    #: The USB path that it says it is plugged in at, such as ``1-2.3``; empty: none.
+    #: The USB path that it reports, such as ``1-2.3``; empty: none.
     usb: str = ""
     #: TCP port on 127.0.0.1; 0: a free one.
     port: int = 0

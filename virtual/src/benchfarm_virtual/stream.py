@@ -129,9 +129,7 @@ class Stream:
             self._end()
 
     def abandon(self) -> None:
-        """The client has closed the stream, or the link is gone: readers get what is there, then
-        the end.
-        """
+        """Handle the client's close or a lost link: readers get the received data, then the end."""
         with self._changed:
             self._closed = True
             self._outgoing.clear()

@@ -104,11 +104,10 @@ class SyncService:
             raise _SyncFailedError(f"secure_mkdirs failed: {fault}") from None
         try:
             if S_ISREG(self._files.stat(path, follow=False).mode):
-                # A running program keeps the file that it was started from: adbd unlinks before it
-                # writes.
+                # A running program has its file open: adbd unlinks before it writes.
                 self._files.remove(path)
         except PhoneFileError:
-            pass  # there is none, or it can't be removed, which the next step will tell
+            pass  # there is none, or it can't be removed, which the next step reports
         try:
             return self._files.open_write(path, mode=_as_adbd(mode))
         except PhoneFileError as fault:
@@ -151,9 +150,7 @@ class SyncService:
 
 
 def _as_adbd(mode: int) -> int:
-    """Return the permission bits that adbd gives a pushed file: the group and the others get what
-    the user has.
-    """
+    """Return the permission bits that adbd gives a pushed file: group and others get the user's."""
     mode &= 0o777
     mode |= (mode >> 3) & 0o070
     return mode | (mode >> 3) & 0o007

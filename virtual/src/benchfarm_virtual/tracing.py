@@ -32,9 +32,9 @@ _NUMBER_PROP: Final = "debug.atrace.app_number"
 
 @dataclass(slots=True, kw_only=True)
 class TraceSession:
-    """One recording: which processes may write, how much there is room for, and what came."""
+    """One recording: the processes that may write, its capacity, and its events."""
 
-    #: Command lines (argv[0], an app's package) whose slices are wanted; "*" is all.
+    #: Command lines (argv[0], an app's package) whose slices are recorded; "*" is all.
     apps: tuple[str, ...]
     capacity_bytes: int
     begun_ns: int = 0
@@ -46,7 +46,7 @@ class TraceSession:
     _used_bytes: int = 0
 
     def add(self, events: Iterable[TraceEvent]) -> None:
-        """Keep what there is room for; the rest is counted."""
+        """Store the events that fit; count the others as lost."""
         for event in events:
             size_bytes = _EVENT_BYTES + len(event.text)
             if self._used_bytes + size_bytes > self.capacity_bytes:
@@ -76,7 +76,7 @@ class TraceService:
         return int(self._time.uptime_s() * 1e9)
 
     def begin(self, session: TraceSession) -> None:
-        """Record from now on; apps are told by properties, as atrace does."""
+        """Begin a recording; apps are notified by properties, as by atrace."""
         with self._lock:
             session.begun_ns = self.now_ns()
             self._sessions.append(session)
@@ -91,7 +91,7 @@ class TraceService:
             self._set_props()
 
     def restart(self) -> None:
-        """For a reboot: nothing records any more, and what was recorded is gone."""
+        """For a reboot: drop all recordings."""
         with self._lock:
             self._sessions.clear()
 
@@ -103,12 +103,12 @@ class TraceService:
             self._props.set(f"debug.atrace.app_{number}", app)
 
     def wants(self, command_line: str) -> bool:
-        """Whether somebody records this process's slices now (what ATrace_isEnabled says)."""
+        """Whether a recording takes this process's slices now (ATrace_isEnabled)."""
         with self._lock:
             return any(self._is_traced(session, command_line) for session in self._sessions)
 
     def write(self, pid: int, command_line: str, uid: int, events: Sequence[TraceEvent]) -> None:
-        """Write a process's events into every recording that wants them."""
+        """Write a process's events into every recording that takes them."""
         with self._lock:
             for session in self._sessions:
                 if self._is_traced(session, command_line):
@@ -139,7 +139,7 @@ _SEQUENCE: Final = 2
 _POWER_SEQUENCE: Final = 3
 _BOOTTIME: Final = 6
 _START, _END = 1, 2
-#: A moment, the energy of each rail since boot in microjoules, and what the battery's gauge says.
+#: A moment, the energy of each rail since boot in microjoules, and the battery gauge's values.
 PowerLook = tuple[int, Sequence[int], tuple[int, int, int]]
 
 

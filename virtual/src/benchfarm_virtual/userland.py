@@ -75,7 +75,7 @@ def run_command(system: PhoneSystem, command: str, session: ShellSession) -> int
     return status & 0xFF
 
 
-#: What a phone of 64 GB shows, and what of it is taken as it leaves the factory.
+#: The storage that a phone of 64 GB shows, and the part that is used when it ships.
 _STORAGE_BYTES: Final = 54 << 30
 _SHIPPED_BYTES: Final = 11 << 30
 
@@ -142,7 +142,7 @@ class PhoneSystem:
         self.props.forget_volatile(self._boot_props)
 
     def _denied(self, operation: str, path: str) -> int:
-        """Return why a fault keeps a file from being used: an errno, or 0."""
+        """Return the errno of a fault that denies access to a file, or 0."""
         faults, process = self.faults, current_process()
         if faults.is_empty:
             return 0
@@ -157,7 +157,7 @@ class PhoneSystem:
 
 
 def _log_denial(logs: PhoneLogs, process: Process, path: str) -> None:
-    """Log what SELinux denies a benchmark program as the kernel does."""
+    """Log a denial of SELinux for a benchmark program, as the kernel does."""
     is_app = process.uid >= FIRST_APP_UID
     context = "u:r:untrusted_app:s0:c120,c256,c512,c768" if is_app else "u:r:shell:s0"
     app = f" app={process.argv[0]}" if is_app else ""

@@ -88,8 +88,8 @@ class Invocation:
         return self.system.files
 
     def each(self, paths: Iterable[str], action: Callable[[str], None]) -> None:
-        """Do something with each path, made absolute; complain of those with which it can't be
-        done. Meanwhile ``shown`` is the path as it was given.
+        """Run an action on each path, made absolute; complain of those on which it fails. Meanwhile
+        ``shown`` is the path as it was typed.
         """
         for path in paths:
             try:
@@ -100,7 +100,7 @@ class Invocation:
                 self.failed = True
 
     shown = ""
-    #: Whether something couldn't be done, which the exit code tells.
+    #: Whether an action failed, for the exit code.
     failed = False
 
     def path(self, path: str) -> str:
@@ -111,7 +111,7 @@ class Invocation:
         """Write a line to stderr."""
         with contextlib.suppress(
             PhoneFileError
-        ):  # of a full phone, say; the line comes all the same
+        ):  # on a full phone, for example; the line is written nevertheless
             self.out.flush()
         self.stderr.write(encoded(f"{text}\n"))
 
@@ -120,7 +120,7 @@ class Invocation:
         self.error(f"{self.name}: {message}")
 
     def fail(self, message: str, code: int = 0) -> NoReturn:
-        """End the command with a message; grep keeps 1 for what it doesn't find."""
+        """End the command with a message; grep's exit code 1 means that nothing matched."""
         raise CommandFaultError(message, code or (2 if self.name == "grep" else 1))
 
     def open(self, path: str) -> OpenFile:
@@ -211,7 +211,7 @@ def read_options(
     return parsed
 
 
-#: Returns the exit code; None is 0, or 1 when something has failed.
+#: Returns the exit code; None is 0, or 1 when an action has failed.
 CommandFunction = Callable[["Invocation"], int | None]
 #: By their names, and since which API level phones have them.
 _COMMANDS: dict[str, tuple[CommandFunction, int]] = {}

@@ -1,6 +1,4 @@
-"""The phone's services as commands ask them: settings, svc, input, cmd; and what dumpsys tells of
-each.
-"""
+"""Commands for the phone's services: settings, svc, input, cmd; and dumpsys of each."""
 
 from __future__ import annotations
 
@@ -130,7 +128,7 @@ _TYPES: Final = {"soc": 0, "gpu": 1, "battery": 2, "skin": 3}
 
 @command("dumpsys")
 def dumpsys(call: Invocation) -> None:
-    """Print what a service says."""
+    """Print a service's report."""
     name = call.args[0] if call.args else ""
     if name in _SERVICES:
         call.out.line(_SERVICES[name](call))

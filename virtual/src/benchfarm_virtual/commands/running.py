@@ -143,7 +143,7 @@ def getprop(call: Invocation) -> int:
 
 @command("setprop")
 def setprop(call: Invocation) -> None:
-    """Set a property; what is read-only is refused."""
+    """Set a property; read-only ones are refused."""
     key, value = call.args
     if key.startswith("ro."):
         call.fail(f"Failed to set property '{key}' to '{value}'.\nSee dmesg for error reason.")
@@ -152,7 +152,7 @@ def setprop(call: Invocation) -> None:
 
 @command("sleep")
 def sleep(call: Invocation) -> None:
-    """Wait until so much phone time has passed."""
+    """Wait for an interval of phone time."""
     call.sleep(float(call.args[0]))
 
 

@@ -140,7 +140,7 @@ class _PowerSamples:
 
     @property
     def pause_s(self) -> float:
-        """Until the next look."""
+        """Seconds until the next sample."""
         return (
             self._step_s - self._system.time.uptime_s() % self._step_s
             if self._step_s

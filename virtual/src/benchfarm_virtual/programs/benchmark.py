@@ -67,16 +67,18 @@ class BenchmarkRun:
         self.time_factor = time_factor_of(version)
         self.say = say
         self.parameters = parameters
-        #: What it says only once.
-        self._said: set[str] = set()
+        #: Messages that it prints only once.
+        self._printed: set[str] = set()
         self.flex = flex
-        #: Whether it is LiteRT's program, which has delegates of its own, and tells of them and of
-        #: results in its way.
+        #: Whether it is LiteRT's program, with its own delegates, and other messages about them and
+        #: the results.
         self.is_litert = is_litert
         self.noise = Noise(self.hardware.next_process_seed())
 
     def run(self) -> Results:
-        """Do it all; raise BenchmarkFailedError, or ProgramDiedError when it aborts or is killed."""
+        """Run the program; raise BenchmarkFailedError, or ProgramDiedError when it aborts or is
+        killed.
+        """
         try:
             layers = parse_layers(self.parameters)
         except ValueError:
@@ -155,9 +157,9 @@ class BenchmarkRun:
         raise BenchmarkFailedError
 
     def is_first(self, text: str) -> bool:
-        """Return True the first time that this is to be said."""
-        is_new = text not in self._said
-        self._said.add(text)
+        """Return True the first time that this text is to be printed."""
+        is_new = text not in self._printed
+        self._printed.add(text)
         return is_new
 
     def moment(self, name: str) -> None:
@@ -169,8 +171,8 @@ class BenchmarkRun:
         self.call.sleep(max(0.0, duration_us) / 1e6)
 
     def take_fault(self, kind: FaultKind, subject: str) -> Fault | None:
-        """Return the fault of this kind that happens to a delegate now, if one was asked for: of all
-        programs, or of those of a version (``xnnpack of 2.17``).
+        """Return the fault of this kind that happens to a delegate now, if requested: in all
+        programs, or in those of a version (``xnnpack of 2.17``).
         """
         faults = self.call.system.faults
         names = (subject, f"{subject} of {self.version}")

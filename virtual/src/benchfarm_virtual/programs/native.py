@@ -45,7 +45,7 @@ def run_native(
 
 
 def parse_arguments(argv: Sequence[str], flags: Sequence[Flag], say: Transcript) -> Parameters:
-    """Return the parameters of a command line; say what is wrong with it, and what no flag takes.
+    """Return the parameters of a command line; print its errors and unconsumed flags.
 
     Raises BenchmarkFailedError.
 
@@ -80,7 +80,7 @@ _ARGV0: Final = "benchmark_model_android"
 
 
 def run_activity(call: Invocation, app: AppInfo, extras: Mapping[str, str]) -> int:
-    """Run BenchmarkModelActivity; it ends by itself, and nobody is told whether it went well."""
+    """Run BenchmarkModelActivity; it ends by itself, without reporting success or failure."""
     announce(call, "start")
     text = extras.get("args", extras.get("--args", ""))
     if "--use_hexagon=true" in text or "--use_hexagon=1" in text:
@@ -96,7 +96,7 @@ def run_activity(call: Invocation, app: AppInfo, extras: Mapping[str, str]) -> i
         parameters = parse_arguments([_ARGV0, *text.split()], ANDROID_FLAGS, say)
         BenchmarkRun(call, say, parameters, app.version_name, flex=app.flex).run()
     except BenchmarkFailedError:
-        pass  # the activity has no exit code, and this program says no more
+        pass  # the activity has no exit code and no further message
     return 0
 
 

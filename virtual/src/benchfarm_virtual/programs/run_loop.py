@@ -277,16 +277,14 @@ class Stat:
 
 
 _PAGE_KB: Final = 4
-#: A process before it does anything, and what the interpreter itself takes.
+#: Memory of a process at its start, and of the interpreter itself.
 _PROCESS_KB: Final = 7200.0
 _RUNTIME_KB: Final = 2700.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Footprint:
-    """Memory in kB: what initialisation and the whole run added to the process, and the parts of
-    its end.
-    """
+    """Memory in kB: added by initialisation and by the whole run, and the parts at its end."""
 
     init_kb: int
     overall_kb: int

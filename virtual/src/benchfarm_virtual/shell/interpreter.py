@@ -75,14 +75,14 @@ class Shell:
         self.functions: dict[str, Statement] = {}
         self.traps: dict[int, str] = {}
         self.status = 0
-        #: Whether a command was substituted since that was last asked for.
+        #: Whether a command was substituted since the last reset.
         self.has_substituted = False
         self.last_background = 0
         self.jobs: list[Process] = []
         self.shell_pid = self.process.pid
         self.expander = Expander(self)
 
-    # What expansion asks for
+    # For expansion
 
     @property
     def uid(self) -> int:
@@ -118,7 +118,7 @@ class Shell:
         return calculated(expression, self.lookup)
 
     def assign(self, name: str, value: str) -> None:
-        """Set a variable; raise ExpansionFaultError for what would change how words are split."""
+        """Set a variable; raise ExpansionFaultError for one that changes how words are split."""
         if name == "IFS":
             raise ExpansionFaultError("IFS: a virtual phone splits at white space")
         self.values[name] = value
@@ -239,7 +239,7 @@ class Shell:
             self.surrender = None
 
     def alone(self, statement: Statement) -> int:
-        """Run the only statement of a subshell: what it redirects, the whole process redirects.
+        """Run the only statement of a subshell: its redirections are those of the whole process.
 
         So a job that has its output elsewhere holds nothing of its parent's, and a simple command
         or an inner subshell takes this process over.

@@ -1,4 +1,4 @@
-"""Running the parts of a script: simple commands, and what groups them."""
+"""Runs the parts of a script: simple commands, and compound ones."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from benchfarm_virtual.shell.builtins import Builtin
     from benchfarm_virtual.shell.interpreter import Shell
 
-#: From so many rounds on a loop keeps one of the phone's cores busy; each takes so long then, in
-#: real seconds.
+#: From this number of rounds on a loop keeps one of the phone's cores busy; then each takes this
+#: time, in real seconds.
 _SPINS: Final = 500
 _SPIN_PAUSE_S: Final = 0.004
 
@@ -239,9 +239,8 @@ def _assigned(shell: Shell, command: Simple) -> dict[str, str]:
 
 
 def _assign(shell: Shell, command: Simple) -> int:
-    """Do what a command without a name does."""
-    # ``$?`` in a value is still that of the command before; a substitution in one is what the whole
-    # ends with.
+    """Run a command without a name: its assignments and redirections."""
+    # ``$?`` in a value is that of the previous command; the status is that of the last substitution.
     before, shell.has_substituted = shell.status, False
     for name, word in command.assignments:
         shell.assign(name, shell.expander.text(word))
@@ -262,7 +261,7 @@ def _inside(
     return with_redirects(shell, command.redirects, body, special=special)
 
 
-# What a name stands for
+# Commands by name
 
 
 def _exec(shell: Shell, command: Simple, arguments: list[str]) -> int:

@@ -14,7 +14,7 @@ from benchfarm_virtual.contract import encoded
 
 @dataclass(slots=True, eq=False)
 class HeldFile:
-    """A file that somebody wrote."""
+    """A written file, held in memory."""
 
     mode: int
     uid: int
@@ -25,7 +25,7 @@ class HeldFile:
 
 @dataclass(eq=False)
 class Folder:
-    """A folder; in one that is fixed, as the kernel's and the system's are, nobody makes names."""
+    """A folder; fixed ones, as the kernel's and the system's, take no new names."""
 
     mode: int = 0o555
     uid: int = 0

@@ -148,9 +148,7 @@ _SERVICES_SHARE: Final = 0.015
 
 
 def _stat(system: PhoneSystem) -> bytes:
-    """Work that was registered, spread over the cores, on top of what the phone's own services
-    take.
-    """
+    """Registered work, spread over the cores, on top of the time of the phone's own services."""
     ticks = int(system.time.uptime_s() * _TICKS_PER_S)
     cores = system.hardware.profile.cpu_count
     loaded = int(system.hardware.busy_s() * _TICKS_PER_S)
