@@ -373,7 +373,7 @@ def _marks(output: bytes) -> Marks:
                 times[name] = float(value)
     moments = [times.get(name, math.nan) for name in ("rest", "work", "end", "over")]
     if not all(early <= late for early, late in itertools.pairwise(moments)):
-        raise NoEnergyError("the times of the rests or the work are missing")
+        raise NoEnergyError("the times of the rests and the work are missing or out of order")
     return Marks(rest_s=moments[0], work_s=moments[1], end_s=moments[2], over_s=moments[3])
 
 

@@ -16,10 +16,10 @@ from orchestrator.extensions.energy.figure import (
     Inferences,
     Marks,
     NoEnergyError,
-    detect_gauge,
     battery_energy,
-    rails_energy,
+    detect_gauge,
     rail_part,
+    rails_energy,
 )
 from orchestrator.records.case import Pass, RunId
 from orchestrator.records.run import RunRecord
