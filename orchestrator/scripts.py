@@ -106,7 +106,7 @@ def ask(
             return answer
     output = (result.stderr or result.stdout)[-200:].decode("utf-8", "replace").strip()
     raise LinkLostError(
-        f"{ATTEMPTS} answers to {', '.join(scripts)} came incomplete (exit code {result.exit_code}, {output!r})",
+        f"{ATTEMPTS} answers to {', '.join(scripts)} were incomplete (exit code {result.exit_code}, {output!r})",
         serial=serial,
     )
 

@@ -179,7 +179,7 @@ def parse_age(text: str) -> float:
     """
     seconds = _parse(text, _AGES, "an age such as 90d or 12w")
     if not text.strip()[-1].isalpha():
-        raise ValueError(f"{text.strip()!r} says no unit")
+        raise ValueError(f"{text.strip()!r} has no unit")
     if not 0 <= seconds <= _OLDEST_S:
         raise ValueError(f"{text.strip()!r} isn't an age up to 100 years")
     return seconds
@@ -204,7 +204,7 @@ def parse_percent(text: str, *, is_named: bool = False) -> float:
     percent = _parse(text, {"%": 1.0}, "a percentage such as 20 %")
     if 0 < percent < 1 and not is_named and not text.rstrip().endswith("%"):
         raise ValueError(
-            f"{text.strip()} may be meant as a percentage or as a share; write {percent:g}% or {percent * 100:g}%"
+            f"{text.strip()} may be a percentage or a ratio; write {percent:g}% or {percent * 100:g}%"
         )
     return percent
 

@@ -173,8 +173,8 @@ def _take(answer: requests.Response, url: str, path: Path, on_progress: _Receive
     total = int(length) if length.isdigit() else None
     if total is None and answer.headers.get("Transfer-Encoding") != "chunked":
         raise DownloadError(
-            f"{public_url(url)}: the server tells no length, so that a file that was cut off looks whole",
-            hint="fetch it through a mirror that tells lengths ($BENCHFARM_MIRROR)",
+            f"{public_url(url)}: the server sends no length, so a truncated file can't be detected",
+            hint="fetch it through a mirror that sends lengths ($BENCHFARM_MIRROR)",
         )
     size = 0
     with path.open("wb") as stream:

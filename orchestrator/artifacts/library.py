@@ -89,7 +89,7 @@ class BuildLibrary:
                 problem = f"{name!r} is declared as a build of another program than {tool}"
                 raise ArtifactError(problem, hint="give another --name")
             if not (tool.is_app or program_of(tool).file_name):
-                raise ArtifactError(f"{tool} isn't started from a file: there is nothing to keep")
+                raise ArtifactError(f"{tool} isn't started from a file, so there is no file to add")
         files = {file.name: file for file in libraries}
         if is_shared_library(path):
             return self._add_libraries({path.name: path, **files}, name, tag=release, tool=tool)
@@ -199,8 +199,8 @@ class BuildLibrary:
             added = self._with_companions(added_release)
         if added is None:
             raise ArtifactError(
-                f"no program {name!r} for {' and '.join(sorted(abis)) or 'any ABI'} is here that "
-                "the libraries could lie beside",
+                f"there is no program {name!r} for {' and '.join(sorted(abis)) or 'any ABI'} to add "
+                "the libraries to",
                 hint=f"first: benchfarm build fetch {name}",
             )
         return added
@@ -210,7 +210,7 @@ class BuildLibrary:
         path = self.archive.path(file.sha256)
         if path is None or _known_sha256(path) != file.sha256:
             raise ArtifactError(
-                f"{file.name} isn't what it was when it was added, or is gone: {path or 'no file'}",
+                f"{file.name} has changed since it was added, or is missing: {path or 'no file'}",
                 hint="fetch or add it again: benchfarm build fetch NAME, or build add FILE",
             )
         return path

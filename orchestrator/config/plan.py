@@ -489,7 +489,7 @@ def _resolve_models(
     for number, model in enumerate(models):
         files = _model_files(str(model.path), folder, manifest_models)
         if len(files) > 1 and (model.name or model.sha256):
-            message = f"name and sha256 are for one model, but the path means {len(files)} files"
+            message = f"name and sha256 are for one model, but the path matches {len(files)} files"
             faults.add(("models", number), message)
             continue
         for path in files:

@@ -100,8 +100,8 @@ def identify_model(path: Path, *, name: str = "", sha256: str | None = None) -> 
         )
     if sha256 is not None and digest != sha256.lower():
         raise ModelError(
-            f"{path} isn't the model that is meant: its sha256 is {digest}, expected was {sha256.lower()}",
-            hint="get the right file, or change the sha256 where the model is named",
+            f"{path} isn't the expected model: its sha256 is {digest}, not {sha256.lower()}",
+            hint="get the right file, or change the sha256 in the plan or manifest",
         )
     return Model(
         name=name or path.stem,

@@ -150,7 +150,7 @@ def decode_trace(data: bytes) -> Any:  # noqa: ANN401
         return decode_message("PerfettoTrace", data)
     except OutputParseError as error:
         raise OutputParseError(
-            f"this is no whole perfetto trace: its {len(data)} bytes were cut off or are something "
+            f"this isn't a complete perfetto trace: its {len(data)} bytes were cut off or are something "
             "else; record it again"
         ) from error
 

@@ -144,7 +144,10 @@ def fetch(
 
     if model_files.SAMPLES in names:
         if len(names) > 1:
-            raise UsageError("the samples are copied alone", hint="fetch the others by themselves")
+            raise UsageError(
+                "samples can't be fetched together with other models",
+                hint="fetch the others in another command",
+            )
         models = model_files.samples(model_files.places(settings, out)[0])
         return shown(Table(name="models", caption="Sample models", columns=_FILES, rows=models))
     entries = model_files.fetch(settings, names, out=out)

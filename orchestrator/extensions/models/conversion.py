@@ -135,7 +135,7 @@ def _shapes(
         and not order.is_named
         and all(len(shape) != 4 for shape in shapes.values())
     ):
-        raise ValueError(f"no input is a picture, so it has no size of {size}")
+        raise ValueError(f"no input is a picture, so it can't be built for size {size}")
     return {name: _shape(shape, size, batch, order) for name, shape in shapes.items()}
 
 
@@ -156,7 +156,7 @@ def _shape(
     if any(length is None for length in fixed):
         lengths = ["?" if length is None else str(length) for length in fixed]
         hint = "; give --size" if len(fixed) == 4 else ""
-        raise ValueError(f"an input's shape is open ({', '.join(lengths)}){hint}")
+        raise ValueError(f"an input's shape is dynamic ({', '.join(lengths)}){hint}")
     return [int(length) for length in fixed if length is not None]
 
 

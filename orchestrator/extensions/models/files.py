@@ -156,7 +156,7 @@ def _entry(order: BuildOrder, model: BuiltModel) -> ManifestEntry:
     variant = model.build["variant"]
     if variant != "float32" and inspect_model(model.path).precision == "float32":
         notes.append(
-            f"{variant} changed nothing: no weights were large enough for the converter to make smaller"
+            f"{variant} changed nothing: no weights were large enough for the converter to quantise"
         )
     return ManifestEntry(
         name=model.name,

@@ -73,7 +73,7 @@ class Pattern:
         except TimeoutError:
             raise OutputParseError(
                 f"the expression {self.text!r} took more than {_TIMEOUT_S:g} s on one line",
-                hint="write it without repeats inside repeats",
+                hint="write it without nested repeats",
             ) from None
         if match is None:
             return None
@@ -340,18 +340,21 @@ def _consistency_faults(section: ProgramSection) -> Iterator[tuple[tuple[str | i
         for name in section.names_in(text):
             if name not in allowed:
                 hint = nearest(name, sorted(allowed))
-                yield location, f"nothing is called {{{name}}}" + (f"; {hint}" if hint else "")
+                yield location, f"unknown placeholder {{{name}}}" + (f"; {hint}" if hint else "")
         if re.search(r"[{}]", _PLACEHOLDER.sub("", text)) or not text.isprintable():
-            yield location, "a brace begins a placeholder such as {model}; controls can't be passed"
+            yield (
+                location,
+                "braces are for placeholders such as {model}; control characters aren't allowed",
+            )
     for name in section.parameters.keys() & {*STANDARD_PLACEHOLDERS}:
-        yield ("parameters", name), f"{name!r} is given already"
+        yield ("parameters", name), f"{name!r} is the name of a standard placeholder"
     for number, result in enumerate(section.results):
         if result.figure is not None and result.figure not in section.figures:
             yield ("results", number, "figure"), f"{result.figure!r} isn't among the figures"
         if result.figure is not None and (result.figure in PHASES) != (result.unit == "token"):
             yield (
                 ("results", number, "unit"),
-                f"figures of tokens, and no others, are called {' and '.join(PHASES)}",
+                f"the unit token is for the figures {' and '.join(PHASES)} alone",
             )
 
 
@@ -409,7 +412,7 @@ def lent(files: Sequence[Path]) -> Iterator[None]:
     with _lending:
         for path in files:
             if any(other.stem == path.stem and other != path for other in _lent):
-                raise ProgramInUseError(f"another job's plan declares {path.stem} otherwise")
+                raise ProgramInUseError(f"another job uses another file that declares {path.stem}")
         for path in files:
             _lent[path] += 1
             look_for_programs_in(path)
@@ -438,7 +441,7 @@ def _declared(name: str, files: Mapping[str, Path]) -> ProgramSection:
         raise UsageError(
             f"no program is declared as {name!r} here",
             hint=nearest(name, files)
-            or f"there are {', '.join(files)}; your own belong into the folder programs",
+            or f"there are {', '.join(files)}; put your own files into the folder programs",
         )
     path = files[name]
     key = (path, path.stat().st_mtime_ns)

@@ -363,7 +363,8 @@ def installed_build(name_or_path: str) -> Build:
     )
     if not records:
         raise ArtifactError(
-            f"{path} is no installed litert-lm", hint="name the one in its environment's folder bin"
+            f"{path} isn't an installed litert-lm",
+            hint="name the program in its environment's folder bin",
         )
     folders = [record.parent.name.removesuffix(".dist-info") for record in records]
     version = next(

@@ -571,7 +571,7 @@ def _failure(
     if process.speeds.get(phase) == 0:
         return (
             "no-inferences",
-            f"the program printed a {phase} speed of 0.00 tokens/s: no {phase} was made",
+            f"the program printed a {phase} speed of 0.00 tokens/s: no {phase} ran",
         )
     if process.repetitions:
         return "no-inferences", f"no {phase} turn is in the results"
@@ -590,7 +590,7 @@ def _disagreements(process: Process, phase: str, measured: Sequence[_Turns]) -> 
         short := [item.tokens for item in measured if item.tokens != requested_tokens]
     ):
         disagreements.append(
-            f"{phase} was of {short[0]} tokens, {requested_tokens} were asked for: the figure is of another context"
+            f"{phase} was of {short[0]} tokens, {requested_tokens} were requested: the figure is for another context"
         )
     if several := [item.count for item in measured if item.count > 1]:
         disagreements.append(
@@ -600,7 +600,7 @@ def _disagreements(process: Process, phase: str, measured: Sequence[_Turns]) -> 
     total_tokens = sum(process.asked.get(f"{name}_tokens", 0) for name in PHASES)
     if phase == "decode" and not measured and context and total_tokens > context:
         disagreements.append(
-            f"{total_tokens} tokens were asked for in a context of {context}: the answer was cut short"
+            f"{total_tokens} tokens were requested in a context of {context}: the answer was cut short"
         )
     return tuple(disagreements)
 

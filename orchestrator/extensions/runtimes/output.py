@@ -119,7 +119,7 @@ class RegexBudget:
         if spent_s > self.most_s + _MOST_S_PER_LINE * self.lines:
             raise OutputParseError(
                 f"the expressions of {program} took {spent_s:.0f} s for {self.lines} lines",
-                hint="write them without repeats inside repeats",
+                hint="write them without nested repeats",
             )
 
 
@@ -529,7 +529,7 @@ def _report(
     )
     if row.error is not None:
         code, line = row.error
-        reason = f"{line} (what was printed after it is no result)"
+        reason = f"{line} (output after it isn't a result)"
     elif mean is None or mean <= 0:
         code, reason = "no-inferences", "the program printed no time above 0"
     else:

@@ -159,8 +159,8 @@ def test_users_keras_file_gets_batch_and_size(done):
     [
         ((4, 8, 8, 3), None, "its batch is fixed at 4, so it can't be built for 1"),
         ((None, 8, 8, 3), 16, "its pictures are fixed at 8x8, so it can't be built for 16"),
-        ((None, 8), 16, "no input is a picture, so it has no size of 16"),
-        ((None, None, 3), None, r"an input's shape is open \(1, \?, 3\)$"),
+        ((None, 8), 16, "no input is a picture, so it can't be built for size 16"),
+        ((None, None, 3), None, r"an input's shape is dynamic \(1, \?, 3\)$"),
     ],
 )
 def test_a_source_of_another_batch_or_size_is_refused(shape, size, message):

@@ -146,7 +146,7 @@ def test_model_is_known_by_its_content_and_called_by_its_file_name(tmp_path):
 def test_other_content_than_the_one_that_is_meant_is_refused():
     sha256 = identify_model(FLOAT).sha256
     assert identify_model(FLOAT, sha256=sha256.upper()).sha256 == sha256
-    with pytest.raises(ModelError, match=f"sha256 is {sha256}, expected was {'0' * 64}"):
+    with pytest.raises(ModelError, match=f"sha256 is {sha256}, not {'0' * 64}"):
         identify_model(FLOAT, sha256="0" * 64)
 
 

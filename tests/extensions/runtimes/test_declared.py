@@ -382,7 +382,7 @@ def test_every_fault_of_a_file_is_told_with_its_line_and_key(tmp_path: Path) -> 
     )  # fmt: skip
     for expression, told in (
         ("b", "lines[1]: needs a named group"),
-        ("(?P<x>b)", "argv[0]: nothing is called {modle}; did you mean 'model'?"),
+        ("(?P<x>b)", "argv[0]: unknown placeholder {modle}; did you mean 'model'?"),
     ):
         path.write_text(mended.replace("(?=a)b", expression))
         with pytest.raises(PlanError) as caught:
@@ -513,7 +513,7 @@ def test_what_a_job_declares_counts_while_it_runs_and_another_job_waits_that_dec
         assert declared("of-a-job").title == "first"
         with (
             pytest.raises(
-                ProgramInUseError, match="another job's plan declares of-a-job otherwise"
+                ProgramInUseError, match="another job uses another file that declares of-a-job"
             ),
             lent([other]),
         ):

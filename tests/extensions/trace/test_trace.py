@@ -127,7 +127,7 @@ def test_a_name_that_is_no_utf_8_is_read_as_far_as_it_is() -> None:
         (b"", "the trace is empty: perfetto was killed before it could write"),
         (
             b"\xff\xff\xff",
-            "this is no whole perfetto trace: its 3 bytes were cut off or are something else; record it again",
+            "this isn't a complete perfetto trace: its 3 bytes were cut off or are something else; record it again",
         ),
     ],
 )

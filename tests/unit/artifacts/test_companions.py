@@ -141,7 +141,7 @@ def test_library_alone_needs_a_program_that_it_is_for(library, tmp_path):
     with pytest.raises(ArtifactError, match="a shared library, not a program") as raised:
         library.add(path)
     assert "--name" in raised.value.hint
-    with pytest.raises(ArtifactError, match="no program 'benchmark_model' for arm64-v8a is here"):
+    with pytest.raises(ArtifactError, match="no program 'benchmark_model' for arm64-v8a to add"):
         library.add(path, name="benchmark_model")
 
 
@@ -151,7 +151,7 @@ def test_damaged_library_is_told_before_anything_is_pushed(library, tmp_path):
     added.companions[0].path.write_bytes(b"rot")
     with pytest.raises(
         ArtifactError,
-        match=r"libLiteRt\.so isn't what it was",
+        match=r"libLiteRt\.so has changed since it was added",
     ):
         library.resolve_for(PHONE, ToolName.LITERT_NATIVE)
     # As its advice says, with the program or alone.

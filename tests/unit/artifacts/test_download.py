@@ -51,7 +51,7 @@ def test_answer_whose_end_cannot_be_known_is_refused(server, folder):
     server.put("/a", CONTENT, faults=["no length"])
     with pytest.raises(
         DownloadError,
-        match=r"the server tells no length, so that a file that was cut off looks whole",
+        match=r"the server sends no length, so a truncated file can't be detected",
     ):
         download(Downloader(folder), f"{server.url}/a")
     assert leftovers(folder) == []

@@ -234,7 +234,7 @@ def test_a_program_is_read_once_for_all_phones_and_again_when_it_was_written(lib
     assert library.resolve_for(PHONE, ToolName.NATIVE).path == kept
     # The file system's clock may tick too seldom for the present time to be another one.
     os.utime(kept, ns=(before.st_atime_ns, before.st_mtime_ns + 10**9))
-    with pytest.raises(ArtifactError, match="isn't what it was"):
+    with pytest.raises(ArtifactError, match="has changed since it was added"):
         library.resolve_for(PHONE, ToolName.NATIVE)
 
 

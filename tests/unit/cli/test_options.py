@@ -16,7 +16,7 @@ from tests.samples.sample_lab import small_lab, stored
 MODEL, OTHER = map(str, sorted(MODELS.glob("*.tflite")))
 #: Words of commands and formats that an extension brings.
 BROUGHT = {"bundle": "interop", "history": "history"}
-EITHER_WAY = "0.03 may be meant as a percentage or as a share; write 0.03% or 3%"
+EITHER_WAY = "0.03 may be a percentage or a ratio; write 0.03% or 3%"
 
 
 @pytest.fixture
