@@ -132,10 +132,10 @@ def attached_devices(
     """Return all phones of all servers, usable or not; one phone seen by two servers is usable
     through one.
 
-    When every one of ``serials`` is a virtual phone, or ``only_virtual`` ones are meant and a lab is
-    up, no server for real phones is searched.
-    Without ``start_server`` none is started, and nothing is changed; else hubs' ports that a
-    killed process left without power are on first. Raises AdbUnavailableError.
+    When every one of ``serials`` is a virtual phone, or ``only_virtual`` ones are meant and a lab
+    is up, no server for real phones is searched. Without ``start_server`` none is started, and
+    nothing is changed; else hubs' ports that a killed process left without power are on first.
+    Raises AdbUnavailableError.
     """
     restored_serials = _power_on(workspace) if start_server else set()
     list_attached = partial(

@@ -194,8 +194,8 @@ def bisect(
     """Search the archived builds between two; every comparison is stored, and used again when the
     command is repeated within ``fresh_s``.
 
-    ``ends`` are the good build and the bad one, ``options`` the devices and settings of both sides of
-    each comparison. Returns the result of the search, the releases from the good to the bad one,
+    ``ends`` are the good build and the bad one, ``options`` the devices and settings of both sides
+    of each comparison. Returns the result of the search, the releases from the good to the bad one,
     and the device.
 
     Raises:

@@ -29,8 +29,8 @@ def fetch_builds(
     abis: Sequence[str],
     on_progress: Progress,
 ) -> tuple[list[Fetched], list[tuple[BuildSpec, ArtifactError]]]:
-    """Download declared builds, for all their ABIs by default; return the downloads, and the failures
-    with their errors.
+    """Download declared builds, for all their ABIs by default; return the downloads, and the
+    failures with their errors.
 
     Raises:
         UsageError: an unknown name or ABI.

@@ -89,7 +89,9 @@ def of_host(workspace: Workspace) -> list[Finding]:
 
 
 def run_checks(checks: Sequence[tuple[str, Callable[[], Iterable[Finding]]]]) -> list[Finding]:
-    """Return the findings of all checks. A check that fails is a problem of its own; the others run."""
+    """Return the findings of all checks. A check that fails is a problem of its own; the others
+    run.
+    """
     findings: list[Finding] = []
     for name, check in checks:
         try:

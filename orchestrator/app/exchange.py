@@ -183,8 +183,8 @@ def export(settings: Settings, request: ExportRequest) -> tuple[Path, Exported]:
 
 
 def _chosen(workspace: Workspace, request: ExportRequest) -> tuple[list[Campaign], tuple[str, ...]]:
-    """Return the requested campaigns, each once and without its invocations, and the full ids of the
-    requested runs; raises UsageError.
+    """Return the requested campaigns, each once and without its invocations, and the full ids of
+    the requested runs; raises UsageError.
     """
     from orchestrator.app.stored import find_campaigns, find_run
 
@@ -241,9 +241,8 @@ class Imported:
     result: ImportResult
     #: Notes for people.
     notes: Sequence[str] = ()
-    #: The cases of what is new as a report shows them, and where that report was written; None when
-    #: nothing is new.
-    shown: ReportData | None = None
+    #: The cases of new runs, and the path of their report; None without new runs.
+    data: ReportData | None = None
     report: Path | None = None
     #: How many of the source's jobs were left out.
     left_out: int = 0
@@ -277,7 +276,7 @@ def store_import(
         return done
     data = report_data(workspace, [result.campaign])
     path = write_report(workspace.settings, data, [result.campaign], request.out)
-    return replace(done, shown=data, report=path)
+    return replace(done, data=data, report=path)
 
 
 def import_each(

@@ -1,5 +1,5 @@
-"""The library's front: a Lab with its devices and its store, and what it returns, a campaign's cases and
-a comparison, as rows, as pandas frames, and for notebooks. ``docs/python.md`` shows it.
+"""The library's interface: a Lab with its devices and its store. It returns cases and comparisons
+as rows, as pandas frames, and for notebooks. ``docs/python.md`` has examples.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
     from orchestrator.app.phones import DeviceList
 
 
-#: Characters of the line of progress.
+#: Characters of the progress line.
 _LINE_WIDTH: Final = 100
 
 
 @frozen
 class Progress:
-    """Something that happened while devices measure; ``str()`` of it is one line for people."""
+    """An event of a measurement; its ``str()`` is one line for people."""
 
     text: str
     #: One of the records of ``orchestrator.engine.events``.
@@ -50,14 +50,14 @@ class Progress:
 
 
 class ProgressLine:
-    """Writes what happens to standard error as one line that changes."""
+    """Writes progress to standard error as one line that is overwritten."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._width = 0
 
     def __call__(self, progress: Progress) -> None:
-        """Show something that happened in the place of what happened before."""
+        """Overwrite the line with new progress."""
         text = one_line(progress.text)[:_LINE_WIDTH]
         with self._lock:
             sys.stderr.write(f"\r{text.ljust(self._width)}")
@@ -73,13 +73,12 @@ class ProgressLine:
 
 
 class Lab:
-    """The phones of this computer, this computer itself, and the store of what was measured on
-    them.
+    """The phones of this computer, this computer itself, and the store of their results.
 
     A context manager: it closes the store at its end. Nothing but progress is written, and no
-    signal handler is set; phones are restored before a call returns or raises, also after Ctrl-C (KeyboardInterrupt),
-    which is raised as InterruptedByUserError; what was measured until then :meth:`load` returns, as
-    the error's own ``data()`` reads a workspace that is closed by then.
+    signal handler is set; phones are restored before a call returns or raises, also after Ctrl-C
+    (KeyboardInterrupt), which is raised as InterruptedByUserError; what was measured until then
+    :meth:`load` returns, as the error's own ``data()`` reads a workspace that is closed by then.
     """
 
     def __init__(
@@ -99,9 +98,9 @@ class Lab:
             store: Database file or URL; ``:memory:`` for one that ends with the lab.
             adb: The adb program to use.
             adb_server: ``host:port`` of the adb server to use.
-            progress: Called with each thing that happens, from any thread; must return quickly.
-                True writes it as one line that changes, False nothing; when left out, a terminal
-                and a notebook get that line.
+            progress: Called with each Progress, from any thread; must return quickly.
+                True writes progress as one line, False nothing. Default: the line on a terminal
+                and in a notebook.
         """
         settings = Settings.from_environment(
             home=Path(home) if home is not None else None,
@@ -137,7 +136,7 @@ class Lab:
             self._keeper = None
 
     def on_event(self, event: object) -> None:
-        """Hand what happens on to ``progress``."""
+        """Pass an event on to ``progress``."""
         if self._progress is None:
             return
         from orchestrator.app.progress import describe
@@ -158,7 +157,7 @@ class Lab:
             return DeviceList().to_html([str(error), *notes])
 
     def devices(self) -> DeviceList:
-        """Return the attached phones, a list; of those that can't be used the reason.
+        """Return a list of the attached phones, with the reason of those that can't be used.
 
         Raises AdbUnavailableError, PlanError.
         """
@@ -172,10 +171,10 @@ class Lab:
 
         Args:
             model: ``.tflite`` file, or several.
-            options: What a plan says, by the names in ``orchestrator.records.plan``; the usual
-                ones: ``delegates="cpu,gpu"`` (those that phone and program have when left out),
-                ``threads=[1, 4]``, ``devices="SERIAL"`` (``"host"`` is this computer; every usable
-                phone when left out), ``invocations=10`` (as many as the noise needs when left out).
+            options: Keys of a plan, by the names in ``orchestrator.records.plan``. Common ones:
+                ``delegates="cpu,gpu"`` (default: those of phone and program), ``threads=[1, 4]``,
+                ``devices="SERIAL"`` (``"host"`` is this computer; default: every usable phone),
+                ``invocations=10`` (default: as many as the noise needs).
 
         Raises:
             PlanError: options with faults, all of them listed.
@@ -206,8 +205,8 @@ class Lab:
             return self._results(measuring.run(workspace, plan))
 
     def resume(self, campaign: str = "") -> Results | Comparison | None:
-        """Measure what an interrupted campaign still lacks: the one of this id, else the newest
-        open one.
+        """Measure the remaining runs of an interrupted campaign: that of this id, by default the
+        newest open one.
 
         Returns a Comparison for an A/B comparison, and None when nothing is open. Raises UsageError
         for a campaign that isn't open or that another process runs, else as :meth:`bench`.
@@ -241,14 +240,14 @@ class Lab:
             b: The candidate.
             by: ``build``, ``model``, ``device``, ``delegate`` or ``config``: compare within
                 campaigns.
-            campaigns: With ``by``: where to look; the newest campaign that has both sides when left
-                out.
-            threshold: Smaller differences are none, as a share (0.02; of an A/B comparison its
-                own).
-            level: Of the intervals, as a share (0.99).
+            campaigns: With ``by``: the campaigns to search. Default: the newest one that has both
+                sides.
+            threshold: Smaller differences don't count, as a share (default: 0.02, or that of an A/B
+                comparison).
+            level: Confidence level of the intervals, as a share (default: 0.99).
             allow: Facts that may differ, for example ``system``.
 
-        Raises UsageError for a side, axis or fact that isn't known.
+        Raises UsageError for an unknown side, axis or fact.
         """
         from orchestrator.app import comparing
 
@@ -260,11 +259,10 @@ class Lab:
             return Comparison(comparing.compare(workspace, sides, rule, campaigns=each(campaigns)))
 
     def load(self, campaign: OneOrMore[str] = "newest") -> Results:
-        """Return stored campaigns: by id, the beginning of one, name, ``newest``, ``previous``; several
-        as one.
+        """Return stored campaigns: by id, the beginning of one, name, ``newest``, ``previous``;
+        several as one.
 
-        Raises UsageError for a campaign that isn't stored, StoreMissingError for a store that isn't
-        there.
+        Raises UsageError for a campaign that isn't stored, StoreMissingError for a missing store.
         """
         from orchestrator.app.stored import named_campaigns, report_data
 

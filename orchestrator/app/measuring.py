@@ -148,7 +148,9 @@ class MeasuredCampaign:
 
     @property
     def is_lacking(self) -> bool:
-        """Whether a requested result is missing, not clean or wrong. Cases without time don't count."""
+        """Whether a requested result is missing, not clean or wrong. Cases without time don't
+        count.
+        """
         return any(
             [
                 self.without_result,
@@ -165,8 +167,8 @@ class MeasuredCampaign:
         return self.problems_with(f"'benchfarm run --resume {self.campaign.campaign_id}'")
 
     def problems_with(self, next_step: str) -> list[str]:
-        """Return the problems; ``next_step`` says how to measure the remaining runs. For pairs their
-        comparison says it.
+        """Return the problems; ``next_step`` says how to measure the remaining runs. For pairs
+        their comparison says it.
         """
         campaign, result = self.campaign, self.result
         problems = [time_limits.told(self.cut), *_skip_lines(campaign)]
@@ -252,8 +254,8 @@ def _remeasure(
     fast: Mapping[Case, int],
     finer: ToolName,
 ) -> MeasuredCampaign:
-    """Measure models that were too fast for their program with a finer one; ``fast`` has their cases,
-    with the number of runs.
+    """Measure models that were too fast for their program with a finer one; ``fast`` has their
+    cases, with the number of runs.
 
     Without the finer program the first results stay.
     """
@@ -367,8 +369,8 @@ def interrupted(workspace: Workspace) -> CampaignInterruptedError:
 
 
 def measure(workspace: Workspace, prepared: Prepared) -> MeasuredCampaign:
-    """Run the open runs of a stored campaign on opened devices. No other process can run it until the
-    workspace is closed.
+    """Run the open runs of a stored campaign on opened devices. No other process can run it until
+    the workspace is closed.
 
     All that measures goes through here: ``run``, ``bench``, comparisons, resumed campaigns and a
     farm's jobs. Raises CampaignInterruptedError, StoreError, HostStorageError.

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from orchestrator.app.preparing import Prepared
     from orchestrator.app.workspace import Workspace
 
-#: What two sides may differ in, a fact that is then free -> the parts of a case that differ with it.
+#: What two sides may differ in, a fact that is then free -> the parts of a case that differ with
+#: it.
 KINDS: Final[Mapping[str, tuple[str, ...]]] = {
     "build": ("build_sha256", "files"),
     "model": ("model_sha256", "model_name"),
@@ -93,8 +94,8 @@ class Side:
 
 
 def parse_side(text: str) -> Side:
-    """Return the side of ``build:NAME``, ``flags:name=value`` ...; a bare word is a build, or a model
-    by its ending.
+    """Return the side of ``build:NAME``, ``flags:name=value`` ...; a bare word is a build, or a
+    model by its ending.
     """
     kind, colon, value = text.partition(":")
     if not text or (kind in KINDS and colon and not value and kind != "flags"):
@@ -112,8 +113,8 @@ def compare_ab(
     """Measure two sides in turns; return the plan of both, unmeasured, where they are one
     configuration.
 
-    ``words`` are the sides as typed, ``options`` the devices and settings of both. Raises UsageError
-    kinds before anything runs.
+    ``words`` are the sides as typed, ``options`` the devices and settings of both. Raises
+    UsageError kinds before anything runs.
     """
     from orchestrator.app.measuring import measure
     from orchestrator.app.preparing import start

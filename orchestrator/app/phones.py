@@ -303,8 +303,8 @@ def _listed_device(item: Attached, answer: DeviceFacts | str | None) -> ListedDe
 def _facts(
     workspace: Workspace, attached: Attached, stored: Mapping[Serial, DeviceFacts]
 ) -> DeviceFacts | str:
-    """Return a phone's facts, or why they can't be read. Another phone with a stored serial number is
-    quarantined.
+    """Return a phone's facts, or why they can't be read. Another phone with a stored serial number
+    is quarantined.
     """
     try:
         facts = with_known_gpu(open_phone(workspace, attached)[1], stored)
@@ -356,8 +356,8 @@ def release_phone(settings: Settings, serial: str) -> DoneAnswer:
 
 
 def adb_servers(workspace: Workspace) -> tuple[list[dict[str, object]], str]:
-    """Return the running adb servers, as JSON has them, and the adb binary to start, or why there is
-    none.
+    """Return the running adb servers, as JSON has them, and the adb binary to start, or why there
+    is none.
 
     A server is ``for`` real phones or the virtual lab; ``version`` is its answer, or its error.
     """

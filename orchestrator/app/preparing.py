@@ -384,8 +384,8 @@ def planned(
 def unchecked(
     workspace: Workspace, plan: Plan, devices: Sequence[DeviceFacts], models: Iterable[Model]
 ) -> tuple[dict[str, OutputCheck], Callable[[Case], bool]]:
-    """Return the known output checks of these devices, and a predicate: whether a campaign of the plan
-    compares a case's outputs in addition to the plan's own passes.
+    """Return the known output checks of these devices, and a predicate: whether a campaign of the
+    plan compares a case's outputs in addition to the plan's own passes.
     """
     checks = _stored_output_checks(workspace, devices)
     if not _checks_outputs(workspace, plan):
@@ -426,8 +426,8 @@ def _stored_output_checks(
 
 
 def wants_reference_check(plan: Plan, expansion: Expansion) -> bool:
-    """Whether the reference workload brackets a campaign: as the plan says, by default when it costs
-    little.
+    """Whether the reference workload brackets a campaign: as the plan says, by default when it
+    costs little.
     """
     return (
         plan.reference_check
@@ -517,8 +517,8 @@ def hold(workspace: Workspace, campaign: Campaign, devices: Iterable[Device]) ->
 
 
 def start(workspace: Workspace, prepared: Prepared) -> Prepared:
-    """Store a new campaign with all that its resumption needs, and its devices' autocorrelations from
-    earlier campaigns; return it.
+    """Store a new campaign with all that its resumption needs, and its devices' autocorrelations
+    from earlier campaigns; return it.
 
     Raises StoreError kinds, as `hold`.
     """

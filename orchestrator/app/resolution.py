@@ -26,11 +26,11 @@ from orchestrator.records.run import Outcome, RunRecord
 from orchestrator.tables.table import Column, Kind, Table
 from orchestrator.units import counted, format_change, format_latency, format_percent
 
-#: What its campaigns are called: by that they are found again.
+#: The name of its campaigns, by which stored ones are found.
 NAME: Final = "aa"
-#: Older sessions say little of the phone as it is now.
+#: The newest sessions that are used: older ones say little about the phone's present state.
 _NEWEST: Final = 12
-#: Pairs whose smallest visible change is told.
+#: The numbers of pairs for which the smallest visible change is listed.
 _PAIRS: Final = (5, 10, 20, 40, 80)
 
 
@@ -43,13 +43,13 @@ class Session:
     #: Logarithms of the ratios of neighbouring processes, in pairs.
     pairs: tuple[float, ...]
     processes: int
-    #: One for each process, in the order in which they ran.
+    #: One for each process, in the order of the runs.
     latencies_us: tuple[float, ...]
 
 
 @frozen
 class Visible:
-    """What a comparison of some length can see."""
+    """The smallest change that a comparison of some length can show."""
 
     how: str
     minutes: float
@@ -58,7 +58,7 @@ class Visible:
 
 @frozen
 class Resolution:
-    """What equal sides show of a phone."""
+    """The sessions of equal sides on a phone, and the changes that it can show."""
 
     serial: Serial
     title: str
@@ -73,7 +73,7 @@ class Resolution:
 
     @property
     def between(self) -> float | None:
-        """The smallest change that 'benchfarm compare' mostly shows between two of them; None with
+        """The smallest change that 'benchfarm compare' mostly shows between two sessions; None with
         fewer than three.
         """
         if len(self.sessions) < 3:
@@ -84,7 +84,7 @@ class Resolution:
 
     @property
     def visible(self) -> list[Visible]:
-        """The smallest change that is found, by the minutes that it takes."""
+        """The smallest visible changes, by the minutes of measuring."""
         count = sum(session.processes for session in self.sessions)
         process_s = sum(session.seconds for session in self.sessions) / count
         noise = self.pair_noise

@@ -124,11 +124,12 @@ def _special_kind(campaign: Campaign) -> str:
 def close(
     settings: Settings, words: Sequence[str], observer: Observer
 ) -> list[tuple[Campaign, int]]:
-    """Abandon the remaining runs of some open campaigns, all or none of them. Phones left changed are
-    restored; ``observer`` gets a notice of those that can't be.
+    """Abandon the remaining runs of some open campaigns, all or none of them. Phones left changed
+    are restored; ``observer`` gets a notice of those that can't be.
 
     ``words`` are their ids or the beginnings of these. Returns each with the number of abandoned
-    invocations. Raises UsageError for a campaign that isn't open, or that is run elsewhere or queued.
+    invocations. Raises UsageError for a campaign that isn't open, or that is run elsewhere or
+    queued.
     """
     with Workspace(settings, makes_store=False, observer=observer) as workspace:
         chosen = [find_campaign(workspace.store, word, only_open=True) for word in words]
@@ -167,8 +168,8 @@ def check_no_names(campaigns: Iterable[Campaign], words: Sequence[str]) -> None:
 
 
 def check_not_running(workspace: Workspace, campaigns: Sequence[Campaign]) -> None:
-    """Raise UsageError for a campaign that a process, another computer or a farm's worker runs or will
-    run.
+    """Raise UsageError for a campaign that a process, another computer or a farm's worker runs or
+    will run.
 
     No other process can start these campaigns until the workspace is closed.
     """
@@ -178,4 +179,4 @@ def check_not_running(workspace: Workspace, campaigns: Sequence[Campaign]) -> No
     for campaign in campaigns:
         if (other := runners.get(campaign.campaign_id)) is not None:
             title = f"campaign {campaign.campaign_id} ({campaign.name})"
-            raise UsageError(f"{title} is {other.reason}", hint=other.cure)
+            raise UsageError(f"{title} is {other.reason}", hint=other.hint)

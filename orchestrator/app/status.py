@@ -175,7 +175,8 @@ def _figure(case: Case, latencies_us: Sequence[float]) -> LiveFigure:
 
 
 class PublishedStatus:
-    """Hands events on, and keeps a file in ``folder`` with the status of a campaign of this process.
+    """Hands events on, and keeps a file in ``folder`` with the status of a campaign of this
+    process.
 
     The file is for commands of other processes; a campaign runs on when it can't be written.
     """
@@ -351,8 +352,8 @@ def queue_beside(settings: Settings, stack: ExitStack) -> QueueView | None:
 
 
 def owning_jobs(settings: Settings, campaign_ids: Sequence[CampaignId]) -> Mapping[CampaignId, Any]:
-    """Return the jobs (submission, serial, is_open) of some campaigns; campaigns without a job are left
-    out.
+    """Return the jobs (submission, serial, is_open) of some campaigns; campaigns without a job are
+    left out.
 
     Raises StoreError.
     """
@@ -365,7 +366,7 @@ class OtherRunner(NamedTuple):
     """A worker or another computer that runs a campaign or will, and how to end it there."""
 
     reason: str
-    cure: str
+    hint: str
     #: Only that computer knows whether it still runs.
     may_be_gone: bool
 

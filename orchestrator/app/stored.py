@@ -104,8 +104,8 @@ def _previous(store: Store, newest: Sequence[Campaign], earlier: Sequence[Campai
 
 
 def _measured_key(item: Invocation) -> tuple[str, str, str, Pass]:
-    """Return a key that campaigns share when they measure the same: model name, device, configuration
-    and pass.
+    """Return a key that campaigns share when they measure the same: model name, device,
+    configuration and pass.
     """
     return item.case.model_name, item.case.serial, item.case.configuration, item.run_pass
 
@@ -286,7 +286,8 @@ def backup(settings: Settings, out: Path) -> Path:
 
 
 def listed_runs(runs: Sequence[RunRecord]) -> Table[RunRecord]:
-    """Return the table of runs for a terminal; values that all share, or that are usual, are left out.
+    """Return the table of runs for a terminal; values that all share, or that are usual, are left
+    out.
 
     What didn't complete, or is another delegate's, has no figure.
     """

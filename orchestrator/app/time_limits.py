@@ -87,7 +87,8 @@ def moment_of(text: str, now: datetime) -> datetime:
 
 
 def _moments(local: datetime) -> list[datetime]:
-    """Return the moments (UTC) of a local time: two in the hour that the end of summer time repeats.
+    """Return the moments (UTC) of a local time: two in the hour that the end of summer time
+    repeats.
 
     A time that doesn't exist when summer time begins counts as the time an hour later.
     """
@@ -129,8 +130,8 @@ def _late_entries(
 def stored_left_out(
     store: Store, campaign_ids: Sequence[CampaignId]
 ) -> Mapping[CampaignId, list[dict[str, object]]]:
-    """Return the cases and invocations that stored campaigns had no time for; campaigns with time for
-    all are left out.
+    """Return the cases and invocations that stored campaigns had no time for; campaigns with time
+    for all are left out.
 
     Only the runs without time are read.
     """

@@ -355,7 +355,8 @@ def add_fault(
 
 
 def write_program(path: Path, *, name: str, abi: str, version: str, time_percent: float) -> str:
-    """Write a fake program that takes ``time_percent`` longer than the usual one; return its version.
+    """Write a fake program that takes ``time_percent`` longer than the usual one; return its
+    version.
 
     Raises UsageError.
     """

@@ -1,5 +1,5 @@
-"""The one place that puts a process together: every adapter behind the ports, made from the settings
-when it is first asked for.
+"""The one place that wires a process: every adapter of the ports, made from the settings when it is
+first used.
 """
 
 from __future__ import annotations
@@ -51,16 +51,16 @@ if TYPE_CHECKING:
 
 
 class _Tools(dict[ToolName, "Tool"]):
-    """The benchmark programs, each made when it is asked for."""
+    """The benchmark programs, each made when it is first used."""
 
     def __missing__(self, name: ToolName) -> Tool:
         return self.setdefault(name, program(name).tool())
 
 
 class Workspace:
-    """The store, the benchmark programs, and what knows about devices.
+    """The store, the benchmark programs, and the adapters for devices.
 
-    A context manager. `orchestrator.app.attached` finds and opens the devices that it reaches.
+    A context manager. `orchestrator.app.attached` finds and opens its devices.
     """
 
     def __init__(
@@ -72,13 +72,12 @@ class Workspace:
         needs_store: bool = True,
         observer: Observer | None = None,
     ) -> None:
-        """Make nothing yet.
+        """Open nothing yet.
 
-        ``store``: one that others use too, instead of its own. ``makes_store``: whether one is made
-        where there is none; who only reads doesn't. ``needs_store``: whether it is an error then
-        that the one named isn't there.
+        ``store``: a shared one, instead of its own. ``makes_store``: create a missing store; not
+        for readers. ``needs_store``: else a missing named store is an error.
 
-        ``observer``: hears what use cases do, as they do it.
+        ``observer``: gets the events of use cases.
         """
         self.settings = settings
         self._lent_store = self._store = store
@@ -88,30 +87,29 @@ class Workspace:
         self.observer: Observer = observer or _NullObserver()
         self.clock = SystemClock()
         self.cancelled = threading.Event()
-        #: Phones that aren't asked who they are while their connection lasts, for whoever looks
-        #: often; and an inventory that outlives faults of its file, for whoever goes on for long.
+        #: For a process that polls often: phones that aren't asked again while their connection
+        #: lasts. For one that runs for long: an inventory that outlives faults of its file.
         self.known_phones: KnownPhones | None = None
         self.kept_inventory: KeptInventory | None = None
-        #: Told how far a push is: serial number, file, bytes sent, bytes in all.
+        #: Called with the progress of a push: serial number, file, bytes sent, bytes in all.
         self.on_push: Callable[[str, str, int, int], None] = (
             lambda serial, name, sent_bytes, size_bytes: None
         )
-        #: Told that a phone is away while its run is waited for, or is back: serial number, words,
-        #: whether it is away.
+        #: Called when a phone goes offline during a run, or is back: serial number, text, whether
+        #: it is offline.
         self.on_away: Callable[[str, str, bool], None] = lambda serial, text, is_away: None
-        #: Told what declared programs are needed and aren't on this computer; it may get them.
+        #: Called with declared programs that are needed and missing here; it may download them.
         self.on_missing: Callable[[Sequence[BuildSpec]], None] = lambda specs: None
-        #: What is to be done before devices and store are closed.
+        #: Callbacks to run before devices and store are closed.
         self.at_exit = contextlib.ExitStack()
-        #: How long phones that others use are waited for, all together.
+        #: The deadline of all waiting for phones that others use.
         self.wait = Deadline(0.0)
-        #: Changes on this computer that were undone before phones were looked for, by serial
-        #: number.
+        #: Changes on this computer that were undone before phones were searched, by serial number.
         self.powered_on: dict[Serial, list[str]] = {}
-        #: What was opened, and is closed at the end.
+        #: The opened devices, which are closed at the end.
         self.opened: list[Device] = []
         self._held_campaigns: set[CampaignId] = set()
-        #: The campaign that is measured, or was last; empty for none.
+        #: The present or last measured campaign; empty for none.
         self.measured = CampaignId("")
 
     def __enter__(self) -> Self:
@@ -263,8 +261,8 @@ class Workspace:
         return HostReference(self.settings.cache_folder / "parity", self.cancelled)
 
     def left_changed(self) -> list[Serial]:
-        """Return the phones that a benchfarm process left changed. Phones in use don't count: they are
-        changed on purpose.
+        """Return the phones that a benchfarm process left changed. Phones in use don't count: they
+        are changed on purpose.
         """
         return [
             serial for serial in self.conditioner.unrestored() if not self.lease.live_holder(serial)

@@ -38,17 +38,17 @@ def run() -> None:
     try:
         _run()
     finally:
-        # All is told but the exit code; letting go of memory takes a while.
+        # All output is written; freeing memory takes a while.
         ignore_stop_signals()
 
 
 def _run() -> NoReturn:
     open_standard_streams()
-    # Known before the options are parsed, so that what the parser refuses is told as JSON too.
+    # Set before the options are parsed, so that the parser's errors are JSON too.
     options.json_output = "--json" in sys.argv
     for number in (signal.SIGTERM, signal.SIGHUP):
-        # A cancelled job and a closed terminal are no reason to leave phones changed either;
-        # nohup's are ignored.
+        # Phones are restored also after a cancelled job and a closed terminal; nohup's signals stay
+        # ignored.
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _stop)
     options.log_format = _format_on_command_line(sys.argv)
@@ -70,7 +70,7 @@ def _run() -> NoReturn:
     except ModuleNotFoundError as error:
         _fail(missing_package(error.name or str(error)).facts)
     except OutputClosedError:
-        # That is no fault of the command.
+        # The reader ended, not the command.
         raise SystemExit(141) from None
     except Exception as error:  # noqa: BLE001 - the last line of defence
         if isinstance(error, _Refusal):
@@ -91,7 +91,7 @@ def _stop(number: int, frame: FrameType | None) -> None:
 
 @runtime_checkable
 class _Refusal(Protocol):
-    """What the option parser raises: of a class that isn't public in every version of typer."""
+    """An error of the option parser, whose class isn't public in every version of typer."""
 
     exit_code: int
 
@@ -99,7 +99,7 @@ class _Refusal(Protocol):
 
 
 def _refuse(error: _Refusal) -> NoReturn:
-    """Say what the option parser refuses, and exit."""
+    """Print an error of the option parser, and exit."""
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "benchfarm"
     message = error.format_message()
@@ -113,7 +113,7 @@ def _refuse(error: _Refusal) -> NoReturn:
 
 
 def _format_on_command_line(words: Sequence[str]) -> str | None:
-    """Return what ``--log-format`` says, for what is refused before the options are read."""
+    """Return the value of ``--log-format``, for errors before the options are read."""
     for word, following in itertools.pairwise((*words, "")):
         if word == "--log-format":
             return following
@@ -133,10 +133,12 @@ def _is_json_log() -> bool:
 
 
 def _fail(error: Mapping[str, object]) -> NoReturn:
-    """Say what ended the command, to programs as JSON, and exit; a second signal cuts no word off."""
+    """Print the error that ended the command, to programs as JSON, and exit; ignore further
+    signals.
+    """
     ignore_stop_signals()
     if options.json_output:
-        # Its code says it also where nobody can read it.
+        # Where nobody can read it, the exit code is enough.
         with suppress(OutputClosedError, HostStorageError):
             say_json(json_pieces({"error": error}))
     if _is_json_log():

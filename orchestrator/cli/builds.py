@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from orchestrator.artifacts.fetch import Fetched
 
 _PROGRAM_PROBLEM: Final = ArtifactError.exit_code
-#: In place of "in use", for what no device is given unless a plan names it.
+#: The state of a build that is used only when a plan names it, instead of "in use".
 _FAKE: Final = "only for virtual phones, by name"
 _WIDTH: Final = 100
-#: What builds that have a flag are, where "with the delegate ..." isn't it.
+#: Which builds have a flag, other than "with the delegate ...".
 _BUILDS: Final[Mapping[str, str]] = {
     "all": "all",
     "android": "for Android",

@@ -43,7 +43,7 @@ PAIR_HELP: Final = {
 
 @dataclass(frozen=True, kw_only=True)
 class Output:
-    """How a comparison is shown, and when it is a failure."""
+    """The output of a comparison, and its exit code."""
 
     form: Annotated[
         str,
@@ -81,7 +81,7 @@ class Output:
 
 @dataclass(frozen=True, kw_only=True)
 class CompareOptions:
-    """What is compared, and which differences count."""
+    """The sides of a comparison, and the differences that count."""
 
     by: Annotated[
         str, opt("--by", "Compare within campaigns: build, model, device, delegate or config.")
@@ -154,9 +154,10 @@ def rendered(
     output: Output,
     pairs: MeasuredCampaign | None = None,
 ) -> CommandResult:
-    """Return a comparison in the wanted form; ``pairs`` is the campaign that measured it in turns.
+    """Return a comparison in the chosen format; ``pairs`` is the campaign that measured it in
+    turns.
 
-    HTML goes to a file: the one that is named, else one in the data folder's ``reports``.
+    HTML goes to a file, by default in the data folder's ``reports``.
     """
     from orchestrator.analysis.comparison import FailOn
     from orchestrator.app.comparing import default_path
@@ -224,7 +225,7 @@ def ab(
                     "the sides are equal: there is no comparison to write",
                     hint="leave out --out and --format; --json prints what the phone can resolve",
                 )
-            # Nothing to compare: what equal sides show is what the phone can resolve.
+            # Equal sides measure the smallest difference that the phone can show.
             runs = min(EqualSides.runs, 2 * request.most)
             plan = replace(measured, invocations=fixed(runs))
             return equal_sides_result(workspace, plan)
@@ -232,7 +233,7 @@ def ab(
 
 
 def pairs_result(workspace: Workspace, measured: MeasuredCampaign, output: Output) -> CommandResult:
-    """Return the comparison of pairs that were measured; raises what ended a device's part."""
+    """Return the comparison of measured pairs; raises the fault that ended a device's part."""
     from orchestrator.app.pairing import pair_comparison
 
     with reporting(workspace, measured) as where:
@@ -310,8 +311,8 @@ def _change(compared: Compared | None) -> str:
     return figure_text(compared).strip(" ,")
 
 
-#: A build of the row, what it was found to be, how it was compared, None for one that wasn't, and
-#: whether it is the first bad one.
+#: A build, its judgement, its comparison (None for an unmeasured build), and whether it is the
+#: first bad one.
 _BisectedBuild: TypeAlias = "tuple[Release, str, Compared | None, bool]"
 _BISECTED: Final[Sequence[Column[_BisectedBuild]]] = (
     *(column.of(lambda row: row[0]) for column in RELEASE),

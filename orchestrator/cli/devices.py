@@ -1,5 +1,5 @@
-"""``benchfarm devices``, ``device``, ``adb`` and ``doctor``: attached phones, work on one, and what
-a host lacks.
+"""``benchfarm devices``, ``device``, ``adb`` and ``doctor``: attached phones, work on one phone,
+and checks of a host.
 """
 
 from __future__ import annotations
@@ -191,16 +191,16 @@ _SERVERS: Sequence[Column[Mapping[str, Any]]] = (
     Column("version", "version", lambda item: item.get("version")),
     Column(
         "ours",
-        "whose",
+        "owner",
         lambda item: item.get("ours"),
         Kind.FLAG,
         shown=lambda item: _WHOSE[item.get("ours")],
     ),
 )
-_WHOSE: Mapping[bool | None, str] = {True: "benchfarm's own", False: "somebody else's", None: ""}
+_WHOSE: Mapping[bool | None, str] = {True: "benchfarm's own", False: "another program's", None: ""}
 
 
-#: Facts that a bug report needs. Serial numbers stay out of it.
+#: Facts that a bug report needs, without serial numbers.
 _TOLD_FACTS = (
     "title",
     "is_virtual",
@@ -218,7 +218,7 @@ _TOLD_PROPERTIES = re.compile(
 
 @dataclass(frozen=True, kw_only=True)
 class EqualSides:
-    """How equal sides are measured, beside a check."""
+    """The measurement of equal sides in a check."""
 
     sessions: Annotated[
         int,
@@ -251,8 +251,8 @@ class EqualSides:
 
 
 def equal_sides_result(workspace: Workspace, plan: Plan) -> CommandResult:
-    """Measure equal sides, and return what the phones can resolve; raises what ended a device's
-    part.
+    """Measure equal sides, and return the phones' resolutions; raises the fault that ended a
+    device's part.
     """
     from orchestrator.app import resolution
 
@@ -275,7 +275,7 @@ def equal_sides_result(workspace: Workspace, plan: Plan) -> CommandResult:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckOptions:
-    """Which phones are checked, and what is written."""
+    """The phones to check, and the file to write."""
 
     serials: Annotated[
         Listed, opt("--serial -s", "Serial number (default: all attached phones).")
@@ -283,7 +283,7 @@ class CheckOptions:
     out: Annotated[Path | None, opt("--out -o", "File for the report.")] = None
 
     def __post_init__(self) -> None:
-        """Raise UsageError for what isn't checked, and for a file that can't be written."""
+        """Raise UsageError for this computer, and for a file that can't be written."""
         if HOST_SERIAL in self.serials:
             raise UsageError(
                 "only phones are checked", hint="benchfarm doctor checks this computer"
@@ -342,7 +342,7 @@ def check(
                 f"{one_line(item.text)}\n{as_text(resolution.resolution_table(item))}"
                 for item in resolutions
             ] or [
-                f"what it can resolve isn't known: benchfarm device check --sessions 4 -s {facts.serial}"
+                f"its smallest visible change isn't known: benchfarm device check --sessions 4 -s {facts.serial}"
             ]
     return CommandResult(
         text="\n\n".join([*texts, *problems]),
@@ -352,7 +352,7 @@ def check(
 
 
 def _report(device: Device, facts: DeviceFacts, checks: Sequence[PhoneCheck]) -> dict[str, object]:
-    """Return what goes into the file: no serial number, no settings, no log."""
+    """Return the content of the report file: no serial number, no settings, no log."""
     from orchestrator.devices.phone import AdbDevice
 
     adb = device if isinstance(device, AdbDevice) else None
@@ -471,14 +471,14 @@ def _pending(settings: Settings, serials: Sequence[str]) -> CommandResult:
             try:
                 facts, pending, differences = pending_on(workspace, name)
             except DeviceError as error:
-                # One that is away says nothing of the others.
-                lines.append(_refusal(name, "not asked", error))
+                # The other phones are still compared.
+                lines.append(_refusal(name, "not checked", error))
                 data.append({"serial": name, "clean": None, "problem": _reason(name, error)})
                 continue
             title = f"{facts.serial}{' (virtual)' if facts.is_virtual else ''}"
             is_clean = not pending and not differences
             lines.append(f"{title}: {'as it was' if is_clean else 'not as it was'}")
-            lines += [f"  still to be undone: {one_line(item)}" for item in pending]
+            lines += [f"  to be restored: {one_line(item)}" for item in pending]
             lines += [f"  {one_line(item)}" for item in differences]
             state = {"pending": pending, "differences": differences}
             data.append({"serial": facts.serial, "clean": is_clean, **state})
@@ -491,11 +491,11 @@ def _pending(settings: Settings, serials: Sequence[str]) -> CommandResult:
 
 
 def _refusal(name: str, outcome: str, error: DeviceError) -> str:
-    """Return the line of a phone with which nothing could be done."""
+    """Return the line of a phone that couldn't be handled, with the error."""
     hint = f"; {error.hint}" if error.hint else ""
     return one_line(f"{name}: {outcome}: {_reason(name, error)}{hint}")
 
 
 def _reason(name: str, error: DeviceError) -> str:
-    """Return what an error says of a phone whose serial number stands before it."""
+    """Return an error's text without the phone's serial number in front."""
     return str(error).removeprefix(f"{name}: ")

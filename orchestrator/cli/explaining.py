@@ -23,7 +23,7 @@ PAGES: Final = (
     "reference/plans.md",
     "reference/exports.md",
 )
-#: A first cell of terms alone, each of which may be a link.
+#: A first cell with nothing but terms, each of which may be a link.
 _TERMS: Final = re.compile(r"(?:\[?`[^`]+`(?:\]\([^)]*\))?(?:, )?)+")
 
 
@@ -38,8 +38,8 @@ class Entry:
 
 
 def entries() -> Iterator[Entry]:
-    """Yield the terms of every table whose first column holds them, by page, each with what its
-    record says to do; plugins' passes; and what the package manager's own codes ask for.
+    """Yield the terms of every table whose first column has terms, by page, each with the next step
+    of its record; plugins' passes; and the next steps of the package manager's codes.
     """
     from orchestrator.analysis.findings import CODES
     from orchestrator.passes import passes
@@ -59,7 +59,7 @@ def entries() -> Iterator[Entry]:
                     to_do = {"what to do": steps[term]} if term in steps else {}
                     yield Entry(term=term, columns=columns | to_do, page=page)
     for run_pass in passes():
-        # Of a plugin; no page has it.
+        # No page has a plugin's pass.
         if "." in run_pass.name:
             yield Entry(
                 term=run_pass.name, columns={"what it measures": run_pass.about}, page=PLUGINS_PAGE
@@ -99,7 +99,7 @@ def explain(
         ]
         text = "\n".join([*terms, "", "pages:", *(f"  {name}" for name in pages)])
         return CommandResult(text=text, data={"terms": glossary, "pages": [*pages]})
-    # A key of plans goes by its last word, too: ``num_runs``.
+    # The last word of a plan's key is enough: ``num_runs``.
     matches = [
         item
         for item in glossary

@@ -1,6 +1,4 @@
-"""What all commands share: the words, how a command is declared and found, its help, and how its
-result is shown.
-"""
+"""The frame of all commands: their words, declaration, loading and help, and the output of results."""
 
 from __future__ import annotations
 
@@ -49,8 +47,8 @@ if TYPE_CHECKING:
 
 _FunctionT = TypeVar("_FunctionT", bound="Callable[..., CommandResult | DoneAnswer]")
 
-#: The groups of options in the help of a command with many; a plan's keys name their own, what has
-#: none is common.
+#: The groups of options in the help of a command with many options. A plan's keys name their own
+#: group; options without a group are listed under "Options".
 PANELS: Final[dict[str, frozenset[str]]] = {
     "Devices": frozenset({"--serial", "--wait"}),
     "Measuring": frozenset({"--budget", "--detect", "--since"}),
@@ -59,11 +57,11 @@ PANELS: Final[dict[str, frozenset[str]]] = {
 }
 #: Up to this many options are listed in one block.
 _FEW_OPTIONS: Final = 10
-#: What help calls the value of an option.
+#: The names of options' values in help.
 _METAVARS: Final = {str: "TEXT", Path: "PATH", int: "N", float: "NUMBER"}
-#: The keys of a plan that say which devices are measured, and with which programs.
+#: The keys of a plan that choose devices and programs.
 ON_PHONES: Final = "devices profiles where one_of_each at_most builds"
-#: The keys that say how long a process measures, on which cores, and in which order processes run.
+#: The keys for the duration, cores and order of processes.
 PER_PROCESS: Final = "num_runs min_secs max_secs affinity timeout seed"
 _FARM_PACKAGES: Final = ("procrastinate", "psycopg", "psycopg_pool")
 _LOOK: Final[dict[str, Any]] = {
@@ -95,22 +93,22 @@ class Root(typer.core.TyperGroup):
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 - the parser's types have no public names
-        """Read the words of a command line; raises UsageError for one that is empty: without it
-        an option would be ignored, this folder be the home, or the newest campaign be meant.
+        """Read the words of a command line; raises UsageError for an empty word: else an option
+        would be ignored, this folder be the home, or the newest campaign be taken.
         """
         for before, word in itertools.pairwise((str(ctx.info_name), *args)):
             if not word.strip(" ,") or re.fullmatch("--[a-z-]+=[ ,]*", word):
                 name = word.partition("=")[0] if word.startswith("--") else before
                 raise UsageError(
-                    f"what follows '{name}' is empty",
-                    hint="leave it out, or give one: a variable of the shell may not be set",
+                    f"the value after '{name}' is empty",
+                    hint="leave it out, or give a value; a shell variable may be unset",
                 )
         return super().parse_args(ctx, args)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ANN401 - as above
-        """Return the command or group of a word; None for a word that means nothing.
+        """Return the command or group of a word; None for an unknown word.
 
-        ``lab`` is what ``virtual`` was called before a lab was the user's; no help has it.
+        ``lab`` is the former name of ``virtual``, without help.
         """
         cmd_name = "virtual" if cmd_name == "lab" else cmd_name
         if cmd_name in self.commands and cmd_name not in _loaded:
@@ -121,17 +119,17 @@ class Root(typer.core.TyperGroup):
         return self.commands.get(cmd_name)
 
     def load(self) -> None:
-        """Load every command, for who walks through all of them."""
+        """Load every command, for a walk through all of them."""
         for name in [*self.commands]:
             self.get_command(None, name)
 
     def shell_complete(self, ctx: Any, incomplete: str) -> Any:  # noqa: ANN401 - as above
-        """Return what completes a word of the top level; no module is loaded."""
+        """Return the completions of a word of the top level; no module is loaded."""
         _loaded.update(self.commands)
         return super().shell_complete(ctx, incomplete)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - as above
-        """Write one block a section."""
+        """Write a block for each section."""
         width = max(map(len, self.commands))
         for section, words in sections().items():
             with formatter.section(section):
@@ -142,7 +140,7 @@ class Command(typer.core.TyperCommand):
     """A command; its help lists options in groups where there are many."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - as above
-        """Write arguments, then one block a group of options; few options stay in one block."""
+        """Write arguments, then a block for each group of options; few options stay in one block."""
         records = [(item, item.get_help_record(ctx)) for item in self.get_params(ctx)]
         is_long = len(records) > _FEW_OPTIONS
         blocks: dict[str, list[tuple[str, str]]] = {
@@ -171,13 +169,13 @@ def command(words: str, *, has_table: bool = False) -> Callable[[_FunctionT], _F
     its values may hold commas too. A parameter that is a dataclass (a request) stands for its
     fields, of which those it inherits come last; one with :class:`PlanKeys` for some keys of a
     plan. Every command has ``--json``. One that ``has_table`` has ``--format`` too, for
-    the table of its result; one that asks for ``as_json`` is told whether it is printed as data.
+    the table of its result; a parameter ``as_json`` gets whether the result is printed as data.
     """
 
     def declare(function: _FunctionT) -> _FunctionT:
         hints = get_type_hints(function, include_extras=True)
         declared: dict[str, tuple[Any, Any]] = {}
-        #: Parameters that stand for several options, with the names of these and what takes them.
+        #: Parameters that stand for several options, with the options' names and their constructor.
         groups: dict[str, tuple[list[str], Callable[..., Any]]] = {}
         for item in inspect.signature(function).parameters.values():
             hint = hints[item.name]
@@ -207,7 +205,7 @@ def command(words: str, *, has_table: bool = False) -> Callable[[_FunctionT], _F
                 values[key] = kind(**{name: values.pop(name) for name in names})
             if words.startswith("farm "):
                 require_packages("a farm", *_FARM_PACKAGES)
-            # Read also for who needs none: what is wrong with it is told by every command.
+            # Read for every command, so that each one reports wrong settings.
             settings = _settings(is_json=form == "json")
             if "settings" in hints:
                 values["settings"] = settings
@@ -240,12 +238,12 @@ def command(words: str, *, has_table: bool = False) -> Callable[[_FunctionT], _F
 
 
 class PlanKeys:
-    """The keys of a plan that a command takes, as records.plan declares them; a command gets what
-    was typed.
+    """The keys of a plan that a command takes, as records.plan declares them; a command gets the
+    typed values.
     """
 
     def __init__(self, names: str = "", **about: str) -> None:
-        """``names`` are separated by spaces (empty: all that have an option); ``about`` has other
+        """``names`` are separated by spaces (empty: all keys with an option); ``about`` replaces
         lines of help.
         """
         from orchestrator.passes import plan_keys
@@ -300,7 +298,7 @@ def _item_type(hint: Any) -> Any:  # noqa: ANN401 - any annotation
 
 
 def _typed(hint: Any) -> Any:  # noqa: ANN401 - any annotation
-    """Return an annotation as typer knows it: it takes lists where a command has tuples."""
+    """Return an annotation for typer, which takes lists where a command has tuples."""
     option = _option(hint)
     if option is None:
         return hint
@@ -333,8 +331,8 @@ def _value(hint: Any, value: Any) -> Any:  # noqa: ANN401 - any annotation and v
     option = _option(hint)
     if option is not None and "--out" in option.names and value == Path("-"):
         raise UsageError(
-            "--out takes a name, and - isn't one",
-            hint="name a file; what can be printed is printed without --out",
+            "--out takes the name of a file, not -",
+            hint="name a file; without --out the result is printed, where it is text",
         )
     if option is not None and option.read is not None and value is not None:
         return option.read(value)
@@ -344,10 +342,9 @@ def _value(hint: Any, value: Any) -> Any:  # noqa: ANN401 - any annotation and v
 
 
 def refuse(context: typer.Context, names: Collection[str], mode: str) -> None:
-    """Raise UsageError when one of these parameters was typed: in this mode nothing reads them."""
+    """Raise UsageError when one of these parameters was typed, which this mode doesn't use."""
     for parameter in context.command.params:
-        # What typer's own copy of click calls it isn't public; the word is the same in every
-        # version.
+        # The type isn't public in typer's copy of click; the word is the same in every version.
         source = context.get_parameter_source(parameter.name or "")
         if parameter.name in names and source is not None and source.name == "COMMANDLINE":
             raise UsageError(f"{parameter.opts[0]} means nothing {mode}", hint="leave it out")
@@ -358,7 +355,7 @@ def _html(out: Path | None) -> Path | None:
     return out
 
 
-#: The forms that a command's table is printed in.
+#: The formats of a command's table.
 TABLE_FORMS: Final = ("text", "markdown", "csv", "html", "json")
 _TableForm = Annotated[str, opt("--format -f", "text, markdown, csv, html or json.")]
 Json = Annotated[bool, opt("--json", "Print the result as JSON.")]
@@ -375,7 +372,7 @@ HtmlOut = Annotated[Path | None, opt("--out -o", "File for the HTML report.", ca
 
 @dataclass(slots=True)
 class GlobalOptions:
-    """What the options before the command say."""
+    """The options before the command."""
 
     debug: bool = False
     home: Path | None = None
@@ -430,7 +427,7 @@ _app.callback()(_root)
 _root_command = typer.main.get_command(_app)
 assert isinstance(_root_command, Root)
 ROOT: Final = _root_command
-#: What help and completion need; a word's own command takes the place of each when it is loaded.
+#: Placeholders for help and completion; a word's command replaces each when it is loaded.
 ROOT.commands = {
     word: typer.core.TyperCommand(word, help=about)
     for words in sections().values()
@@ -439,7 +436,7 @@ ROOT.commands = {
 
 
 def _settings(*, is_json: bool) -> Settings:
-    """Return the settings that the options before the command and the environment say."""
+    """Return the settings of the options before the command and of the environment."""
     from orchestrator.settings import Settings
 
     if options.log_format not in {None, "text", "json"}:
@@ -448,7 +445,7 @@ def _settings(*, is_json: bool) -> Settings:
     if options.log_format is not None:
         environ = {**settings.environ, "BENCHFARM_LOG": options.log_format}
         settings = replace(settings, environ=environ)
-    # Known before anything runs: a night's log in the wrong form is no log.
+    # Checked before anything runs: a night's log in the wrong format is useless.
     options.log_format = settings.log_format
     if settings.log_format == "json":
         logs_as_json()
@@ -462,14 +459,14 @@ def _show(result: CommandResult | DoneAnswer, form: str) -> NoReturn:
     if not isinstance(result, CommandResult):
         result = CommandResult(text=result.text, data=result.data)
     if result.is_kept:
-        # The work is done: a signal that comes too late cuts no word of it off.
+        # The work is done: a late signal must not cut off its output.
         ignore_stop_signals()
     try:
         if form == "json":
             say_json(json_pieces(result.data))
         elif form == "csv" and result.tables:
             for number, table in enumerate(result.tables):
-                # A large campaign's rows are never held.
+                # A large campaign's rows aren't held in memory.
                 for line in itertools.chain(["\n"] * bool(number), csv_lines(table)):
                     say(line, end="")
         elif form != "text" and result.tables:
@@ -487,5 +484,5 @@ def _show(result: CommandResult | DoneAnswer, form: str) -> NoReturn:
     except OutputClosedError:
         if not result.is_kept:
             raise
-    # Past the option parser, which takes 130 for Ctrl-C.
+    # The option parser would take 130 for Ctrl-C.
     raise SystemExit(result.exit_code)

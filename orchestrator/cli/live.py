@@ -58,12 +58,12 @@ if TYPE_CHECKING:
     from orchestrator.tables.renderers import Line
 
 
-#: In a picture that must fit, of serial numbers.
+#: Characters of a serial number in a picture that must fit.
 _SERIAL_MAX: Final = 24
 #: Between two updates of a status that is watched.
 _EVERY_S: Final = 2.0
 _BAR: Final = 10
-#: What a phone does is told in at least this many characters, with so many beside it.
+#: The least characters for a phone's activity, and the characters beside it.
 _DOING_MIN: Final = 10
 _BESIDE: Final = 40
 _DOTS: Final = ".."
@@ -73,8 +73,8 @@ _Phone = tuple[Status, PhoneStatus]
 
 
 def _phones(rows: Sequence[_Phone], *, doing_max: int | None = None) -> Table[_Phone]:
-    """Return phones of campaigns; where a line must fit, people read so many characters of what each
-    does, and of a serial number (None: all).
+    """Return the table of campaigns' phones. Where a line must fit, a phone's activity has at most
+    ``doing_max`` characters, and its serial number is cut too (None: all).
     """
     serial_max = None if doing_max is None else _SERIAL_MAX
     columns: list[Column[_Phone]] = [
@@ -184,14 +184,13 @@ def status(
 
     if every_s is not None and not watch:
         raise UsageError("--every means nothing without --watch", hint="leave it out")
-    # All is read from the store and this computer's state: no phone is asked, so nothing is
-    # disturbed.
+    # Read from the store and this computer's state only: asking phones would disturb runs.
     is_terminal = sys.stdout.isatty()
     with Workspace(settings, makes_store=False) as workspace:
         statuses = open_campaigns(workspace)
         while watch and any(item.holder for item in statuses):
             if not as_json:
-                # As high as the terminal: what scrolls away can't be watched.
+                # As high as the terminal: scrolled lines can't be watched.
                 size = shutil.get_terminal_size() if is_terminal else None
                 text = _text(
                     workspace, statuses, size and size.columns - 1, size and size.lines - 1
@@ -222,10 +221,10 @@ def _text(
     width: int | None = None,
     height: int | None = None,
 ) -> str:
-    """Return every open campaign, one that runs phone by phone, the quarantine, and the phones that
-    wait to be restored.
+    """Return the open campaigns, running ones phone by phone, the quarantine, and the phones to
+    restore.
 
-    None is as wide or high as it takes.
+    ``width`` and ``height``: None is without a limit.
     """
     parts = [_campaign_text(item, width, height) for item in statuses]
     kept_out = _quarantine(workspace).items()
@@ -242,7 +241,7 @@ def _text(
 def _campaign_text(status: Status, width: int | None, height: int | None) -> str:
     title = f"{status.campaign_id} {status.name}"
     if not status.phones:
-        # Of a curve, or what a rule adds, there may be more runs than were planned.
+        # A sustained pass or a stopping rule may add runs to the planned ones.
         total = f"/{status.total}" if status.left else ""
         runs = f"{status.stored}{total} runs"
         where, next_step = status.state, f"; benchfarm run --resume {status.campaign_id}"
@@ -253,7 +252,7 @@ def _campaign_text(status: Status, width: int | None, height: int | None) -> str
     return "\n".join(text for text, _ in lines)
 
 
-#: Drawing costs this computer something, and this computer may be what is measured.
+#: Few: drawing disturbs this computer, which may be measured.
 _DRAWN_PER_SECOND: Final = 2
 STYLES: Final = {
     "title": "bold",
@@ -268,7 +267,7 @@ STYLES: Final = {
 
 
 def about(seconds: float | None) -> str:
-    """Return a time that is only roughly known, empty for None."""
+    """Return an approximate time as text, empty for None."""
     if seconds is None:
         return ""
     minutes = max(1, round(seconds / 60))
@@ -278,13 +277,12 @@ def about(seconds: float | None) -> str:
 def picture(
     status: Status, *, title: str = "", width: int | None = None, height: int | None = None
 ) -> list[Line]:
-    """Return a campaign's lines: its own with a title (default: its name), a head, a line for each
-    phone.
+    """Return a campaign's lines: a title (default: its name), a head, a line for each phone.
 
-    None is as wide or high as it takes.
+    ``width`` and ``height``: None is without a limit.
 
-    Phones that don't fit are counted in the last line: those that are done first, those in trouble
-    never while there is room.
+    Phones that don't fit are counted in the last line: finished phones first, phones with a problem
+    last.
     """
     from orchestrator.tables.renderers import laid_out
 
@@ -298,7 +296,7 @@ def picture(
     lines = [(_title(title or status.name, status, width), "title")]
     if drawn:
         rows = [(status, phone) for phone in drawn]
-        # Beside what a phone does stand its serial number, counts, heat and time.
+        # A line has also the serial number, counts, temperature and time.
         doing_max = None if width is None else max(_DOING_MIN, width - _BESIDE)
         lines += [
             (_cut(line, width), style)
@@ -311,7 +309,7 @@ def picture(
 
 
 def _figures(status: Status) -> list[str]:
-    """Return what the cases' runs show as yet, phone by phone, the fastest first."""
+    """Return the figures of the cases so far, by phone, the fastest first."""
     has_phones = len(status.phones) > 1
     lines = []
     for figure in sorted(status.figures, key=lambda item: (item.serial, item.median_us)):
@@ -337,14 +335,14 @@ def _title(title: str, status: Status, width: int | None) -> str:
     details = (
         f"{_bar(status)}{runs}{f', about {eta} left' if eta else ''}; {_counted(status.phones)}"
     )
-    # The name is what everybody knows.
+    # At least 10 characters of the name stay.
     name = _cut(one_line(title), None if width is None else max(10, width - len(details) - 2))
     return _cut(f"{name}: {details}", width)
 
 
 def _bar(status: Status) -> str:
-    """Return a bar of the runs that are stored, of the most that there may be, so that it never goes
-    back; empty where it isn't known how many.
+    """Return a bar of the stored runs out of the maximum, so that it never goes back; empty where
+    that isn't known.
     """
     if not status.planned:
         return ""
@@ -358,8 +356,8 @@ def _counted(phones: Sequence[PhoneStatus]) -> str:
 
 
 def _cut(text: str, width: int | None) -> str:
-    """Return text that fits: phones and cases of one kind differ at their ends, reasons begin with
-    what matters, so the middle goes.
+    """Return text that fits, cut in its middle: phones and cases differ at their ends, and reasons
+    begin with their cause.
     """
     if width is None or len(text) <= width:
         return text
@@ -372,7 +370,7 @@ class TerminalObserver:
     """Draws the status while a campaign runs."""
 
     def __init__(self, describe: Callable[[object], str], console: Console | None = None) -> None:
-        """``describe`` gives an event's line for people."""
+        """``describe`` returns an event's line for people."""
         from rich.console import Console
         from rich.live import Live
 
@@ -392,23 +390,23 @@ class TerminalObserver:
 
     @property
     def can_draw(self) -> bool:
-        """Whether the terminal can be drawn on: the "dumb" ones of editors can't."""
+        """Whether the terminal supports drawing; a "dumb" one, as in editors, doesn't."""
         return self._console.is_terminal and not self._console.is_dumb_terminal
 
     def on_event(self, event: object) -> None:
-        """Take note of an event, and print what is to be remembered."""
+        """Apply an event, and print it where its line should stay."""
         from orchestrator.engine.events import CampaignEnded, CampaignStarted
 
         with self._lock:
             self._status.on_event(event)
         if isinstance(event, CampaignStarted):
-            # However this process ends, the terminal gets its cursor back.
+            # Show the terminal's cursor again, however this process ends.
             atexit.register(self._live.stop)
             self._live.start()
         elif isinstance(event, CampaignEnded):
             self._live.stop()
             atexit.unregister(self._live.stop)
-        if _is_kept_line(event) and (text := self._describe(event)):
+        if _stays_printed(event) and (text := self._describe(event)):
             self._console.print(
                 visible(text),
                 markup=False,
@@ -421,14 +419,14 @@ class TerminalObserver:
         with self._lock:
             status = self._status.status()
         size = self._console.size
-        # The last column and line stay free: some terminals scroll when they are written to.
+        # The last column and line stay free: writing there scrolls some terminals.
         lines = picture(status, width=max(20, size.width - 1), height=max(4, size.height - 1))
         return Text("\n", no_wrap=True, overflow="crop").join(
             Text(text, STYLES[kind]) for text, kind in lines
         )
 
 
-def _is_kept_line(event: object) -> bool:
+def _stays_printed(event: object) -> bool:
     from orchestrator.engine.events import (
         CampaignEnded,
         CampaignStarted,
@@ -445,17 +443,17 @@ def _is_kept_line(event: object) -> bool:
     return isinstance(event, CampaignStarted | CampaignEnded | DeviceFinished | Notice)
 
 
-#: Without a length from the server, a line comes after this number of bytes.
+#: Bytes between two lines, where the server sends no length.
 _LINE_BYTES: Final = 8 << 20
 
 
 class LineObserver:
-    """One line for each event, with the time of day; for logs and for everything that isn't a
-    terminal.
+    """Prints a line for each event, with the time of day; for logs and outputs other than
+    terminals.
     """
 
     def on_event(self, event: object) -> None:
-        """Print the event, if it is one that people want to read."""
+        """Print the event, if it has a line for people."""
         from orchestrator.app.progress import describe
         from orchestrator.engine.events import Notice
 
@@ -470,7 +468,7 @@ class LineObserver:
 
 
 def observer_for_stderr(log_format: str = "text") -> Observer:
-    """Return what writes progress to standard error: JSON, a live view, else lines."""
+    """Return an observer that writes progress to standard error: JSON, a live view, else lines."""
     from orchestrator.app.progress import describe
 
     if log_format == "json":
@@ -482,13 +480,13 @@ def observer_for_stderr(log_format: str = "text") -> Observer:
 
 
 class JsonObserver:
-    """A JSON object for each event of one campaign."""
+    """Writes a JSON object for each event of one campaign."""
 
     def __init__(self) -> None:
         self._campaign_id = ""
 
     def on_event(self, event: object) -> None:
-        """Write the event, with the campaign's id and what it is about."""
+        """Write the event, with the campaign's id and its keys."""
         from orchestrator.app.progress import record_of
         from orchestrator.engine.events import Notice
 
@@ -501,7 +499,7 @@ class JsonObserver:
 
 
 def downloads_on_stderr(log_format: str) -> Progress:
-    """Return what shows a download's progress: a line for each tenth of a file."""
+    """Return a callback that prints a download's progress: a line for each tenth of a file."""
     steps: dict[str, int] = {}
 
     def on_progress(name: str, received: int, total: int | None) -> None:
@@ -521,11 +519,11 @@ def downloads_on_stderr(log_format: str) -> Progress:
 def workspace_telling(
     settings: Settings, wait: str = "", *, makes_store: bool = True
 ) -> Iterator[Workspace]:
-    """Open a workspace whose progress goes to standard error, and that offers to download a missing
-    program; it waits for phones in use as ``--wait`` says.
+    """Open a workspace that writes progress to standard error and offers to download missing
+    programs. ``wait`` is the text of ``--wait``, for phones in use.
 
-    When Ctrl-C ends a campaign, what was measured is printed; also where no phone is at work, its
-    error names the campaign.
+    When Ctrl-C ends a campaign, its results so far are printed. The error names the campaign, also
+    when no phone is running.
     """
     from orchestrator.app.time_limits import waiting
     from orchestrator.app.workspace import Workspace
@@ -544,7 +542,7 @@ def workspace_telling(
                     error.hint = "; ".join(filter(None, (error.hint, then)))
                 raise
             except (InterruptedByUserError, KeyboardInterrupt) as error:
-                # However often it is pressed.
+                # Ctrl-C may be pressed several times.
                 ignore_stop_signals()
                 if not workspace.measured:
                     raise
@@ -557,7 +555,7 @@ def workspace_telling(
                     _print_measured(workspace, stop.campaign)
                 raise stop from None
     except KeyboardInterrupt:
-        # While all is closed.
+        # Ctrl-C during closing.
         campaign_id = workspace.measured
         hint = f"'benchfarm report {campaign_id}' shows what was measured" if campaign_id else ""
         end = InterruptedByUserError(hint=hint)
@@ -566,7 +564,7 @@ def workspace_telling(
 
 
 def _print_measured(workspace: Workspace, campaign: Campaign) -> None:
-    """Print what of a stopped campaign was measured, as it would be printed at its end."""
+    """Print the results of a stopped campaign, as at its end."""
     if campaign.terms.pairing is not None:
         from orchestrator.app.pairing import pair_comparison
         from orchestrator.report.comparisons import to_text
@@ -582,10 +580,10 @@ def _print_measured(workspace: Workspace, campaign: Campaign) -> None:
 
 @contextmanager
 def reporting(workspace: Workspace, measured: MeasuredCampaign) -> Iterator[list[str]]:
-    """Raise what ended a device's part when its campaign is reported, also where that fails.
+    """Raise the fault that ended a device's part after its campaign was reported, or failed to be.
 
-    What the others measured is kept then: the lines that are added say where it is found. The fault
-    has its own exit code.
+    The results of the other devices stay: the yielded list takes lines with their places, which are
+    printed then. The fault has its own exit code.
     """
     from orchestrator.engine.events import Notice
 
@@ -601,15 +599,15 @@ def reporting(workspace: Workspace, measured: MeasuredCampaign) -> Iterator[list
 
 
 def exit_code_of(measured: Sequence[MeasuredCampaign]) -> int:
-    """Return the exit code of campaigns that were measured: 1 where something that was meant lacks
-    a result, 6 where there was no time for some of it.
+    """Return the exit code of measured campaigns: 1 where a requested result is missing, 6 where
+    the time was too short for some.
     """
     is_cut = any(item.cut for item in measured)
     return int(any(item.is_lacking for item in measured)) or CUT_EXIT_CODE * is_cut
 
 
 def facts_of(measured: MeasuredCampaign) -> dict[str, object]:
-    """Return what JSON has of every campaign that was measured."""
+    """Return the JSON keys of a measured campaign."""
     return {
         "campaign_id": measured.campaign.campaign_id,
         **fields_of(measured.result, "status", "stored", "not_run", "left", "lost"),
@@ -621,8 +619,8 @@ def facts_of(measured: MeasuredCampaign) -> dict[str, object]:
 
 
 def _download_offer(workspace: Workspace) -> Callable[[Sequence[BuildSpec]], None]:
-    """Return what asks for each missing program whether to download it, and downloads it."""
-    #: Whoever said no isn't asked again.
+    """Return a function that asks for each missing program whether to download it, and does so."""
+    #: Each program is offered once.
     offered: set[BuildSpec] = set()
 
     def offer(specs: Sequence[BuildSpec]) -> None:
@@ -632,7 +630,7 @@ def _download_offer(workspace: Workspace) -> Callable[[Sequence[BuildSpec]], Non
             return
         for spec in [spec for spec in dict.fromkeys(specs) if spec not in offered]:
             offered.add(spec)
-            # What has to be built nobody can download; the error that follows says what to do.
+            # A program without a URL must be built; the later error says how.
             if spec.source.url and _is_confirmed(spec):
                 on_progress = downloads_on_stderr(workspace.settings.log_format)
                 fetch_builds(workspace, [spec.name], [spec.abi], on_progress)

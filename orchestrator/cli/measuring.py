@@ -1,6 +1,4 @@
-"""``benchfarm bench``, ``run`` and ``quickstart``: a plan from options or a file, and what came of
-it.
-"""
+"""``benchfarm bench``, ``run`` and ``quickstart``: a plan from options or a file, and its results."""
 
 from __future__ import annotations
 
@@ -26,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Ending:
-    """How long phones are waited for, and how what was measured is shown."""
+    """The wait for phones, and the output of the results."""
 
     out: HtmlOut = None
     wait: Wait = ""
@@ -45,7 +43,7 @@ def bench(
     """
     from orchestrator.app.measuring import bench_plan
 
-    # Whoever waits for an answer asks for a reference workload when it is wanted.
+    # No reference workload by default: the user waits for the answer.
     plan = bench_plan({"reference_check": False, **options})
     return _measured(settings, plan, ending, despite_losses=False)
 
@@ -65,7 +63,7 @@ def _measured(
 
 @dataclass(frozen=True, kw_only=True)
 class RunRequest(Ending):
-    """How a plan is run."""
+    """The options of a plan's run."""
 
     resume: Annotated[
         bool,
@@ -99,7 +97,7 @@ def run(
     if request.resume:
         if options or request.until:
             raise UsageError(
-                "a campaign keeps the time that it began with",
+                "a resumed campaign keeps its time limits",
                 hint="leave out --budget and --until",
             )
         return _resumed(settings, str(plan or ""), request)
@@ -116,7 +114,7 @@ def run(
 
 
 def _resumed(settings: Settings, campaign: str, request: RunRequest) -> CommandResult:
-    """Resume a campaign; when none is named and none is open, nothing is left, and all is well."""
+    """Resume a campaign; succeed without one when none is named and none is open."""
     from orchestrator.app import resuming
     from orchestrator.cli.comparing import Output, pairs_result
     from orchestrator.cli.live import workspace_telling
@@ -136,7 +134,9 @@ def _resumed(settings: Settings, campaign: str, request: RunRequest) -> CommandR
 def campaign_result(
     workspace: Workspace, measured: MeasuredCampaign, out: Path | None, *, legend: bool = False
 ) -> CommandResult:
-    """Write a campaign's report, and return its result; raises what ended a device's part."""
+    """Write a campaign's report, and return its result; raises the fault that ended a device's
+    part.
+    """
     from orchestrator.app.measuring import run_reader, stopped
     from orchestrator.app.stored import write_report
     from orchestrator.cli.live import exit_code_of, facts_of, reporting
@@ -151,7 +151,7 @@ def campaign_result(
             path = write_report(workspace.settings, data, [campaign], out)
             where.append(f"{measured.runs_text}; report: {path}")
         except (UsageError, HostStorageError) as error:
-            # What was measured is stored; a report can be rendered again.
+            # The results are stored; the report can be rendered again.
             where.append(f"the report could not be written: {error}")
             where.append(f"'benchfarm report {campaign.campaign_id} --out FILE' renders it again")
     again = run_reader(workspace, measured.campaigns)
@@ -161,7 +161,7 @@ def campaign_result(
     further = advice if best else []
     width = columns()
     lines = text_lines(data, width, legend=legend)
-    # What is to be typed or opened stays whole.
+    # Lines to be typed or opened aren't wrapped.
     lines += [("", "")]
     lines += [(line, "doubt") for text in measured.problems for line in wrap(text, width)]
     lines += [(text, "") for text in [*further, *where]]
@@ -183,7 +183,7 @@ def campaign_result(
     )
 
 
-#: Virtual phones may live faster than we do; what they report is in their own time.
+#: Virtual phones may run faster than real time; they report times of their own clock.
 _PHONE_SPEED = 8.0
 
 
@@ -199,7 +199,7 @@ def quickstart(settings: Settings) -> CommandResult:
     """
     from orchestrator.app import virtual_phones
 
-    # Its phones are its own: those of 'benchfarm virtual up' go on.
+    # It has its own phones: those of 'benchfarm virtual up' keep running.
     with tempfile.TemporaryDirectory(prefix="benchfarm-quickstart-") as folder:
         private = replace(settings, state_folder=Path(folder))
         request = virtual_phones.LabRequest(speed=_PHONE_SPEED)
@@ -208,7 +208,7 @@ def quickstart(settings: Settings) -> CommandResult:
             serials = tuple(phone.serial for phone in phones)
             result = bench(private, virtual_phones.quickstart_options(serials), Ending())
         finally:
-            # What went wrong before is told.
+            # An earlier error is the one to report.
             with suppress(BenchfarmError):
                 virtual_phones.stop(private)
     profiles = " ".join(phone.profile for phone in phones)
@@ -216,6 +216,6 @@ def quickstart(settings: Settings) -> CommandResult:
         f"{result.text}\n"
         f"its phones are stopped: 'benchfarm virtual up {profiles}' starts such phones again\n"
         f"store: {settings.store_title}; 'benchfarm table' and 'benchfarm results list' read it\n"
-        "Figures of phones marked 'virtual' are made up by a model of such a phone; those of this computer are real."
+        "Figures of phones marked 'virtual' come from a model of such a phone; those of this computer are real."
     )
     return replace(result, text=text, data={"virtual": phones, "campaign": result.data})

@@ -1,5 +1,5 @@
-"""What a command found out, as text and as JSON, and the one way out to terminals and pipes: whatever a
-phone, a file or another lab wrote, it can't drive a terminal.
+"""Results of commands as text and as JSON, and all output to terminals and pipes, without control
+characters of phones, files or other labs.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ if TYPE_CHECKING:
 
 #: Moves to the upper left corner and clears the screen.
 _CLEAR_SCREEN = "\x1b[H\x1b[2J"
-#: No line is mixed with another thread's.
+#: Keeps lines of several threads apart.
 LOCK: Final = threading.Lock()
 
 
 def columns() -> int:
-    """Return the width of the terminal: what $COLUMNS says, else its own, else 80."""
+    """Return the width of the terminal: $COLUMNS, else its own, else 80."""
     return shutil.get_terminal_size().columns
 
 
 def room() -> int | None:
-    """Return the width that a table has: a terminal's, 80 at least; None where another program, or
-    a file, gets it.
+    """Return the width for a table: a terminal's, at least 80; None where a program or a file reads
+    it.
     """
     return max(columns(), 80) if sys.stdout.isatty() else None
 
 
-#: How a terminal shows a line by its look (tables.renderers.Line); any other look changes nothing.
+#: The terminal style of a line by its look (tables.renderers.Line); other looks have none.
 _STYLES: Final[Mapping[str, str]] = {
     "title": "1",
     "head": "2",
@@ -66,10 +66,9 @@ def say(
 ) -> None:
     """Print text for people.
 
-    Controls, escape sequences and direction marks in it are shown, not obeyed.
+    Control characters, escape sequences and direction marks are shown as text.
 
-    ``clears``: in the place of all that is on the screen. ``looks``: of its lines, where it goes to
-    a terminal with colours.
+    ``clears``: clear the screen first. ``looks``: those of its lines, for a terminal with colours.
     """
     visible = visible_block(text)
     if looks and _has_colours(sys.stderr if err else sys.stdout):
@@ -84,7 +83,7 @@ def _styled(line: str, name: str) -> str:
 
 
 def _has_colours(stream: TextIO) -> bool:
-    """Whether a stream is a terminal that shows colours, and nobody said that it shouldn't."""
+    """Whether a stream is a terminal with colours that aren't switched off."""
     is_plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
     return stream.isatty() and not is_plain
 
@@ -95,7 +94,7 @@ def say_json(pieces: Iterable[str], *, err: bool = False) -> None:
 
 
 def ignore_stop_signals() -> None:
-    """Ignore what stops a command from now on, also what comes at this moment."""
+    """Ignore signals that stop a command from now on, also one that arrives at this moment."""
     signals = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
     while signals:
         with suppress(KeyboardInterrupt):
@@ -104,7 +103,7 @@ def ignore_stop_signals() -> None:
 
 
 class OutputClosedError(Exception):
-    """Whoever read standard output has gone. No OSError: click would end the process on one."""
+    """The reader of standard output closed it. No OSError, on which click would end the process."""
 
 
 def _write(pieces: Iterable[str], *, err: bool) -> None:
@@ -113,7 +112,7 @@ def _write(pieces: Iterable[str], *, err: bool) -> None:
         stream.writelines(pieces)
         stream.flush()
     except OSError as error:
-        # What is still kept back, and all that follows, goes nowhere.
+        # Discard the buffered output and all that follows.
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())
         os.close(nowhere)
@@ -147,7 +146,7 @@ def tell(log_format: str, event: str, text: str, *, level: str = "info", **keys:
 
 
 def logs_as_json() -> None:
-    """Let what libraries warn of be written as JSON too, and what ends a thread."""
+    """Write libraries' warnings, and errors that end a thread, as JSON too."""
     import logging
     import traceback
 
@@ -180,8 +179,8 @@ def _thread_ended(ended: threading.ExceptHookArgs) -> None:
 
 
 class _Progress:
-    """Standard error without its errors: a reader that went away or a full disk stops nothing that
-    is measured.
+    """Standard error without write errors: a closed pipe or a full disk must not stop a
+    measurement.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -199,7 +198,7 @@ class _Progress:
             self.write(line)
 
     def flush(self) -> None:
-        """Write what is kept back, if that can be written."""
+        """Write the buffered output, if it can be written."""
         with suppress(OSError):
             self._stream.flush()
 
@@ -208,14 +207,12 @@ class _Progress:
 
 
 def open_standard_streams() -> None:
-    """Give this process an output and a progress stream, also where its parent closed them, and let
-    progress get lost.
-
-    What is written to standard error from now on raises no OSError.
+    """Open standard streams that the parent process closed, and ignore write errors of standard
+    error from now on.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
-            # Else the next file that is opened has its number: a database would get what is said.
+            # Else the next opened file gets its number: output would go into a database.
             with suppress(OSError):
                 os.close(number)
             os.open(os.devnull, os.O_RDWR)
@@ -224,13 +221,13 @@ def open_standard_streams() -> None:
 
 
 ItemT = TypeVar("ItemT")
-#: The exit code of a command that did all it had time for, and left something out.
+#: The exit code of a command whose time was too short for all cases.
 CUT_EXIT_CODE: Final = 6
 
 
 @frozen
 class CommandResult:
-    """One result in its two renderings."""
+    """A result as text and as data."""
 
     #: For people; no line break at the end.
     text: str
@@ -239,13 +236,11 @@ class CommandResult:
     exit_code: int = 0
     #: How a terminal shows the lines of the text.
     looks: Sequence[str] = ()
-    #: What stands in the place of the text where that may be very long: its lines, made while they
-    #: are printed.
+    #: Replaces a text that may be very long: its lines, made while they are printed.
     lines: Iterable[str] = ()
-    #: What ``--format`` writes in another form.
+    #: The tables that ``--format`` prints.
     tables: Sequence[Table[Any]] = ()
-    #: Whether all that it tells of is stored: the exit code is the work's own then, though nobody
-    #: reads the output.
+    #: Whether all results are stored: then a closed output doesn't change the exit code.
     is_kept: bool = False
 
 
@@ -255,13 +250,13 @@ def shown(
     exit_code: int = 0,
     width: int | None = None,
 ) -> CommandResult:
-    """Return tables, with lines of text between them, in the order in which people read them.
+    """Return a result of tables, with lines of text between them, in this order.
 
-    Within a ``width``, columns that don't fit follow below: for tables whose rows are known by
-    their first column. ``--json`` prints ``facts``, and each table's rows under its name; a table without facts beside
-    it is a list.
+    Within a ``width``, columns that don't fit follow below: for tables whose first column names
+    their rows. ``--json`` prints ``facts``, and each table's rows under its name; a table without
+    facts beside it is a list.
     """
-    # Not where this module is loaded: a command's help shows no table.
+    # Imported here: a command's help needs no tables.
     from orchestrator.tables.renderers import laid_out
     from orchestrator.tables.table import Table
 
@@ -282,20 +277,16 @@ def shown(
 
 
 class Streamed(list[ItemT]):
-    """A list of a result whose items are made when they are written, one after the other, and not
-    before.
-    """
+    """A list in a result whose items are made one by one while they are written."""
 
     def __init__(self, items: Callable[[], Iterable[ItemT]]) -> None:
-        """``items`` is asked for when the result is written; it must not need what the command has
-        closed.
-        """
+        """``items`` is called when the result is written; it must not use what the command closed."""
         super().__init__()
         self._items = items
         self._started: Iterator[ItemT] | None = None
 
     def __bool__(self) -> bool:
-        """Begin with the items; whether there are any, which the encoder asks first."""
+        """Start the items; return whether there are any, which the encoder asks first."""
         items = iter(self._items())
         first = list(itertools.islice(items, 1))
         self._started = itertools.chain(first, items)
@@ -312,11 +303,10 @@ def to_json(value: object) -> str:
 
 
 def json_pieces(value: object) -> Iterator[str]:
-    """Yield the text of :func:`to_json` piece by piece: that of thousands of runs is never there as
-    a whole.
+    """Yield the text of :func:`to_json` in pieces: the whole text of thousands of runs is never
+    held.
 
-    Nothing in it drives a terminal or turns text around: such characters are written as JSON's own
-    escapes.
+    Control characters and direction marks are written as JSON's escapes.
     """
     encoder = json.JSONEncoder(
         indent=2, ensure_ascii=False, allow_nan=False, check_circular=False, default=_plain
@@ -337,7 +327,7 @@ def _plain(value: object) -> object:
 
         fields = {item.name: getattr(value, item.name) for item in dataclasses.fields(value)}
         if isinstance(value, RunRecord):
-            # Stored from 0; whoever reads it counts from 1, as everywhere.
+            # Stored from 0, printed from 1 as everywhere.
             fields["invocation"] += 1
         return {name: item for name, item in fields.items() if not isinstance(item, bytes)}
     if isinstance(value, Mapping):
@@ -347,7 +337,7 @@ def _plain(value: object) -> object:
     return value.isoformat() if isinstance(value, datetime) else str(value)
 
 
-#: Ending of a file's name -> the formats that belong into such a file, the usual one first.
+#: Ending of a file's name -> the formats of such a file, the usual one first.
 ENDINGS: Final[dict[str, tuple[str, ...]]] = {
     ".html": ("html",),
     ".htm": ("html",),
@@ -369,14 +359,14 @@ def format_of(
     default: str,
     endings: Mapping[str, tuple[str, ...]] = ENDINGS,
 ) -> str:
-    """Return the format to write: the chosen one, else the one that the ending of ``out`` means,
-    else the default.
+    """Return the format to write: the chosen one, else the one of the ending of ``out``, else the
+    default.
 
     ``endings`` has the formats by the ending of a file's name.
 
-    Raises UsageError for a format or an ending that isn't known, and for an ending of another one.
+    Raises UsageError for an unknown format or ending, and for the ending of another format.
     """
-    # "md" is the format that such a file has.
+    # An ending is a format's name too: "md".
     of_ending = next(iter(endings.get(f".{chosen}", ())), "")
     chosen = of_ending if of_ending in formats and chosen not in formats else chosen
     if chosen and chosen not in formats:
@@ -389,7 +379,7 @@ def format_of(
         return chosen or default
     if chosen and chosen not in fitting:
         raise UsageError(
-            f"{out}: the file's name ends as {fitting[0]} does, and --format is {chosen}"
+            f"{out}: the ending is of the format {fitting[0]}, but --format is {chosen}"
         )
     possible = [item for item in (chosen, default, *fitting) if item in fitting and item in formats]
     if not possible:

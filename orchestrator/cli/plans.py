@@ -40,9 +40,8 @@ def show(
     from orchestrator.config.plan import load_plan
     from orchestrator.tables.labels import unique_labels
 
-    # Nothing is measured or stored. A program that isn't known yet is put on a device and asked for
-    # its flags; one that isn't on this computer is listed as missing, and planned with all the
-    # same.
+    # Nothing is measured or stored. A new program is put on a device and asked for its flags. A
+    # program that isn't on this computer is listed as missing, and still planned with.
     plan = load_plan(path, home=settings.data_folder)
     inputs = inputs_for(plan)
     with Workspace(settings, makes_store=False, needs_store=False) as workspace:
@@ -101,11 +100,11 @@ def show(
         if most_s == least_s
         else f"{format_duration(least_s)} to {format_duration(most_s)}"
     )
-    parts.append(f"{span} on the busiest device, beside loading and waiting for cool phones")
+    parts.append(f"{span} on the busiest device, plus loading and waiting for cool phones")
     if plan.budget is not None:
         time = format_duration(plan.budget)
-        parts.append(f"\neach device has {time}; what isn't begun by then is left out")
-    # Without these nothing runs there: it is the last thing that is read.
+        parts.append(f"\neach device has {time}; runs that haven't started by then are left out")
+    # Last, where it is read: without these programs the devices run nothing.
     parts += ["\nmissing:", *(f"  {item.reason}" for item in missing)] if missing else []
     return shown(
         *parts,
@@ -170,11 +169,13 @@ def init(
                 if item.facts is not None and item.usable
             ]
         except AdbUnavailableError:
-            # A plan may be written where no phone is, and there is no adb.
+            # A plan can be written without phones and without adb.
             devices = []
     write_file(out, initial_plan(devices, models, out))
     phones = counted(len(devices), "phone")
-    text = f"{out}: a plan for {phones}; what it means: benchfarm plan show {shlex.quote(str(out))}"
+    text = (
+        f"{out}: a plan for {phones}; to see its cases: benchfarm plan show {shlex.quote(str(out))}"
+    )
     return CommandResult(
         text=text, data={"path": out, "serials": [facts.serial for facts in devices]}
     )
@@ -193,10 +194,11 @@ def schema() -> CommandResult:
 
 
 _TEXT: Final = """\
-# What it means:  benchfarm plan show {file}      Run it:  benchfarm run {file}
-# A key that is left out has its default. All keys: docs/reference/plans.md
+# Show its cases:  benchfarm plan show {file}      Run it:  benchfarm run {file}
+# Omitted keys have their defaults. All keys: docs/reference/plans.md
 
-# Paths start from this file's folder. A pattern such as "models/*.tflite" takes every file that it matches.
+# Paths start from this file's folder. A pattern such as "models/*.tflite" takes every file that it
+# matches.
 models:
 {models}
 
@@ -210,20 +212,20 @@ matrix:
 
 passes: [timing] # also memory, parity (are the outputs right?), profile (time of each operator), cold (starts)
 
-# As many processes of each case as its 95 % interval needs: at least 8, until it is within 2 %, at most 40.
+# As many processes of each case as its 95 % interval needs: at least 8, until it is within 2 %, at
+# most 40.
 invocations: {{ first: 8, most: 40 }}
 precision: 2 %
 # budget: 2 h # of each phone for the whole campaign; the last cases of the plan are left out
 
-# limits: # what a phone must be like before a process starts; these are the defaults
-#   battery_min: 20 %
-#   battery_heat_max: 40 \N{DEGREE SIGN}C
-# reference_check: true # a reference workload before, between and after; default: from 10 minutes on
+# limits: # the phone's required state before a process starts; these are the defaults battery_min:
+# 20 % battery_heat_max: 40 \N{DEGREE SIGN}C reference_check: true # a reference workload before,
+# between and after; default: from 10 minutes on
 """
 
 
 def initial_plan(devices: Sequence[DeviceFacts], models: Sequence[str], path: Path) -> str:
-    """Return the text of a plan for some phones, which is to be written to a path."""
+    """Return the text of a plan for some phones, to be written to a path."""
     entries = [f"  - {json.dumps(_from(path.absolute().parent, model))}" for model in models] or [
         "  - model.tflite # name yours"
     ]

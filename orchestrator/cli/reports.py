@@ -1,5 +1,5 @@
-"""``benchfarm report``, ``advise``, ``export`` and ``import``: what stored campaigns say, and results
-for other programs and labs.
+"""``benchfarm report``, ``advise``, ``export`` and ``import``: reports of stored campaigns, and
+results for other programs and labs.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def report(
     chosen, data = _data(settings, campaigns, has_logs=form == "html")
     facts = {"campaigns": [item.campaign_id for item in chosen]}
     if form == "html":
-        # One report of a submission, called as it is.
+        # A submission has one report, with the submission's name.
         name = campaigns[0] if len(chosen) > 1 and len(campaigns) == 1 else ""
         name = "" if name in {"newest", "previous"} else name
         path = write_report(settings, data, chosen, out, name)
@@ -79,7 +79,7 @@ def report(
 def _data(
     settings: Settings, campaigns: Texts, *, has_logs: bool = False
 ) -> tuple[list[Any], ReportData]:
-    """Return the named campaigns, or the newest one, and what a report shows of them."""
+    """Return the named campaigns, by default the newest, and the data of their report."""
     from orchestrator.app.stored import named_campaigns, report_data
     from orchestrator.app.workspace import Workspace
 
@@ -122,7 +122,7 @@ def export(settings: Settings, request: ExportRequest) -> CommandResult:
 def _endings(suffix: str) -> dict[str, tuple[str, ...]]:
     """Return ``ENDINGS`` with the exporters of each ending, the usual one first.
 
-    Raises PluginError for a broken one where the ending that is asked for may be its.
+    Raises PluginError for a broken exporter where the requested ending may be its own.
     """
     endings = dict(ENDINGS)
     exporters = every("exporters", Exporter, skips_broken=not suffix or suffix in ENDINGS)
@@ -156,15 +156,15 @@ def import_results(settings: Settings, request: ImportRequest) -> CommandResult:
 
 
 def import_result(imports: Sequence[Imported]) -> CommandResult:
-    """Return the stored imports, with the table and the report of what is new."""
+    """Return the result of stored imports, with the table and the report of new runs."""
     from orchestrator.report.tables import render_text_table
 
     lines: list[str] = []
     for done in imports:
         duplicates = f", {done.result.known} were there already" if done.result.known else ""
         lines += ["", f"{counted(len(done.result.runs), 'run')} imported{duplicates}", *done.notes]
-        if done.shown is not None:
-            lines += [render_text_table(done.shown).rstrip("\n"), f"report: {done.report}"]
+        if done.data is not None:
+            lines += [render_text_table(done.data).rstrip("\n"), f"report: {done.report}"]
     data = [
         {
             "campaign_id": done.result.campaign and done.result.campaign.campaign_id,

@@ -1,5 +1,5 @@
-"""``benchfarm results`` and ``store``: what is stored, read again, hidden, removed, pruned and
-copied.
+"""``benchfarm results`` and ``store``: stored results listed, parsed again, hidden, removed, pruned
+and copied.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from orchestrator.app.workspace import Workspace
     from orchestrator.store.opening import Store
 
-#: Attachments that are protocol buffers: shown only when they are asked for by name.
+#: Attachments that are protocol buffers: shown only by name.
 _BINARY_SUFFIXES: Final = (".pb",)
-#: Lines of a list where no limit is given; JSON has all then.
+#: Lines of a list by default; JSON has all then.
 _SHOWN: Final = 30
-#: Of a list without a limit so many runs are held at once.
+#: Runs held at once for a list without a limit.
 _AT_ONCE: Final = 200
 _Limit = Annotated[
     int | None, opt("--limit", "At most N, 0 for all (default: what fits a screen).", min=0)
@@ -71,8 +71,7 @@ def campaigns(
         raise UsageError(f"--status: {not_one_of(status, states)}")
     with Workspace(settings, makes_store=False) as workspace:
         listed = workspace.store.campaigns(with_hidden=hidden)
-        # After the campaigns: one that begins meanwhile isn't listed, one that is removed is left
-        # out.
+        # Read after the campaigns: a removed one is left out, a new one isn't listed.
         progress, out_of_lists = workspace.store.progress(), workspace.store.hidden_campaigns()
         here = running_here(workspace.status_folder, workspace.campaigns)
         matching = [
@@ -85,7 +84,7 @@ def campaigns(
         ]
         nothing = f"nothing is stored yet in {workspace.store.name}"
     if listed or out_of_lists:
-        nothing = "no campaign fits"
+        nothing = "no campaign matches"
     rows = [
         StoredCampaign(item, progress[item.campaign_id], item.campaign_id in out_of_lists, state)
         for item, state in matching
@@ -98,7 +97,7 @@ def campaigns(
 
 @dataclass(frozen=True, kw_only=True)
 class RunFilter:
-    """Which runs are listed."""
+    """The filter of listed runs."""
 
     device: Annotated[str, opt("--serial -s", "Only runs of this phone.")] = ""
     delegate: Annotated[str, opt("--delegate -d", "Only runs of this delegate.")] = ""
@@ -108,7 +107,7 @@ class RunFilter:
     limit: _Limit = None
 
     def fits(self, run: RunRecord) -> bool:
-        """Whether a run is one of them."""
+        """Whether a run passes the filter."""
         return (
             self.device.lower() in {"", run.case.serial.lower()}
             and self.delegate.lower() in {"", run.case.delegate}
@@ -139,7 +138,7 @@ def runs(
         chosen = [item.campaign_id for item in find_campaigns(workspace.store, campaign)]
 
     def fitting() -> Iterator[RunRecord]:
-        # Read while they are written: a large campaign's runs are never held.
+        # Read while they are printed: a large campaign's runs aren't held in memory.
         with Workspace(settings, makes_store=False) as workspace:
             yield from filter(run_filter.fits, workspace.store.runs(campaign_ids=chosen))
 
@@ -157,7 +156,7 @@ def runs(
         if buffer:
             yield from as_text(listed_runs(buffer), columns()).split("\n")
         if not count:
-            yield f"campaign {', '.join(chosen)} has no run that fits"
+            yield f"campaign {', '.join(chosen)} has no matching run"
 
     def chosen_runs() -> Iterable[RunRecord]:
         return deque(fitting(), maxlen=limit) if limit else fitting()
@@ -256,11 +255,11 @@ def reparse(settings: Settings, campaigns: Campaigns = ()) -> CommandResult:
 
     with Workspace(settings, makes_store=False) as workspace:
         review = reparse_campaigns(workspace, campaigns)
-    text = f"{counted(review.reviewed, 'run')} read again, {len(review.changed)} changed"
+    text = f"{counted(review.reviewed, 'run')} parsed again, {len(review.changed)} changed"
     if review.pruned:
-        text += f"; {review.pruned} stay as they are, their raw output was deleted"
+        text += f"; {review.pruned} unchanged, because their raw output was deleted"
     if review.unread:
-        text += f"; {review.unread} stay as they are, their pass or program isn't installed"
+        text += f"; {review.unread} unchanged, because their pass or program isn't installed"
     return CommandResult(text=text, data=review)
 
 
@@ -412,9 +411,9 @@ def hide(
 
 
 def _chosen(store: Store, words: Sequence[str]) -> dict[CampaignId, Campaign | None]:
-    """Return the campaigns that some words mean.
+    """Return the campaigns of some words by their ids.
 
-    None in the place of one that can't be read, named by its whole id.
+    None replaces a campaign that can't be read, given by its full id.
     """
     from orchestrator.app.stored import find_campaigns
 

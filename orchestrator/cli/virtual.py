@@ -1,6 +1,4 @@
-"""``benchfarm virtual``: virtual phones in processes of their own, and the private adb server that
-reaches them.
-"""
+"""``benchfarm virtual``: virtual phones in their own processes, and their private adb server."""
 
 from __future__ import annotations
 
@@ -30,14 +28,14 @@ def up(settings: Settings, context: typer.Context, request: LabRequest) -> Comma
     from orchestrator.app import virtual_phones
 
     if request.profiles and virtual_phones.is_up(settings):
-        refuse(context, {"speed", "seed"}, "for phones that join others")
+        refuse(context, {"speed", "seed"}, "for phones that are added to running ones")
         phones = virtual_phones.attach(settings, request)
     else:
         phones = virtual_phones.start(settings, request)
     address = str(virtual_phones.adb_server(settings).address)
     return shown(
         _phones([asdict(phone) for phone in phones]),
-        f"adb server at {address}; 'benchfarm virtual down' stops all of it",
+        f"adb server at {address}; 'benchfarm virtual down' stops phones and server",
         facts={"adb_server": address},
     )
 
@@ -81,7 +79,7 @@ def down(
     if serials:
         virtual_phones.detach(settings, *serials)
         return CommandResult(
-            text="\n".join(f"{serial} is unplugged" for serial in serials),
+            text="\n".join(f"{serial} is detached" for serial in serials),
             data={"serials": serials},
         )
     stopped, server_stopped = virtual_phones.stop(settings)

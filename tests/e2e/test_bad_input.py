@@ -27,7 +27,7 @@ def expect(done: Done, exit_code: int, *words: str) -> None:
     ],
 )
 def test_a_dash_is_no_name_of_a_file(cli: Cli, model: Path, words: str) -> None:
-    expect(cli(words.format(model=model)), 2, "--out takes a name, and - isn't one")
+    expect(cli(words.format(model=model)), 2, "--out takes the name of a file, not -")
 
 
 @pytest.mark.parametrize(
@@ -44,13 +44,13 @@ def test_a_dash_is_no_name_of_a_file(cli: Cli, model: Path, words: str) -> None:
         ("bench {model} --with-host --flag graph=/x", {}, 2, ("graph",)),
         ("bench {model} --with-host --out=/", {}, 2, ("/: is a folder",)),
         # Of a variable that isn't set: neither ignored nor the newest campaign.
-        ("bench {model} --delegate=", {}, 2, ("what follows '--delegate' is empty",)),
-        ("bench {model} -t ,", {}, 2, ("what follows '-t' is empty",)),
+        ("bench {model} --delegate=", {}, 2, ("the value after '--delegate' is empty",)),
+        ("bench {model} -t ,", {}, 2, ("the value after '-t' is empty",)),
         ("bench {model} -t 1,", {}, 2, ("--threads: ''",)),
-        ("results remove --yes ", {}, 2, ("what follows '--yes' is empty",)),
-        ("--home= results list", {}, 2, ("what follows '--home' is empty",)),
+        ("results remove --yes ", {}, 2, ("the value after '--yes' is empty",)),
+        ("--home= results list", {}, 2, ("the value after '--home' is empty",)),
         ("--home ~no.user results list", {}, 2, ("~no.user: there is no such user",)),
-        ("--store  results list", {}, 2, ("what follows '--store' is empty",)),
+        ("--store  results list", {}, 2, ("the value after '--store' is empty",)),
         ("run", {}, 2, ("--resume",)),
         ("run --resume gone", {}, 2, ("no campaign",)),
         ("report nosuch", {}, 2, ("nosuch", "benchfarm results list")),

@@ -109,13 +109,13 @@ def test_without_a_delegate_what_is_there_is_tried_and_the_winner_named(
 def test_lists_have_limits_and_filters(lab: Lab, model: Path) -> None:
     result = bench(lab, model, "-d", "cpu,gpu", "-t", "4")
     assert len(lab.cli("results list --limit 1 --json").ok().json) == 1
-    assert "no campaign fits" in lab.cli("results list", "--name", "no such").ok().stdout
+    assert "no campaign matches" in lab.cli("results list", "--name", "no such").ok().stdout
     gpu = lab.cli("results runs -d GPU --json", result["campaign_id"]).ok().json
     assert {run["case"]["delegate"] for run in gpu} == {"gpu"}
     shown = lab.cli("results runs --limit 1", result["campaign_id"]).ok().stdout
     assert shown.startswith("3 earlier runs: --limit 0")
     fitting = lab.cli("results runs -d nnapi").ok().stdout
-    assert f"campaign {result['campaign_id']} has no run that fits" in fitting
+    assert f"campaign {result['campaign_id']} has no matching run" in fitting
     assert "did you mean 'failed'?" in lab.cli("results runs --status faild").ended_with(2).stderr
 
 

@@ -71,7 +71,7 @@ def test_a_phone_that_is_away_is_told_from_one_that_differs_and_no_other_is_mean
         dry = lab.cli("device restore --dry-run", serial, away).ended_with(3).stdout
         assert dry.splitlines() == [
             f"{serial} (virtual): as it was",
-            f"{away}: not asked: is not attached; 'benchfarm devices' lists what is",
+            f"{away}: not checked: is not attached; 'benchfarm devices' lists attached phones",
         ]
         assert "did you mean" not in lab.cli("device restore", away).ended_with(3).said
     finally:

@@ -65,7 +65,7 @@ def test_a_remembered_phone_that_is_off_is_named_with_what_to_do_and_holds_nothi
     [
         (("connect", "127.0.0.1:1"), "127.0.0.1:1"),
         (("connect", "a b:5555"), "isn't the address of a phone"),
-        (("connect", ""), "what follows 'connect' is empty"),
+        (("connect", ""), "the value after 'connect' is empty"),
         (("pair", "127.0.0.1:1", "12345"), "six digits"),
         (("pair", "127.0.0.1:1", "123456"), "Pair device with pairing code"),
     ],

@@ -85,7 +85,7 @@ def test_an_exporter_is_known_by_its_name_and_by_the_ending_of_a_file(benchfarm:
         lines.splitlines()[0]
     ).keys()
     assert "there already" in benchfarm("export", "--format", "acme-lines", code=2)
-    assert "the file's name ends as acme-lines does" in benchfarm(
+    assert "the ending is of the format acme-lines" in benchfarm(
         "export", "-f", "json", "-o", "x.acme-lines", code=2
     )
 

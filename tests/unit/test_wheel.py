@@ -108,13 +108,13 @@ def test_from_the_wheels_alone_quickstart_shows_the_whole_thing_and_leaves_nothi
         "Google Pixel 3 (virtual)",
         "Google Pixel 4 (virtual)",
         "litert",
-        "made up by a model",
+        "come from a model",
     ):
         assert word in " ".join(done.stdout.split()), done.stdout + done.stderr
     (page,) = (tmp_path / "quickstart" / "reports").glob("*.html")
     assert str(page) in done.stdout
     assert str(tmp_path / "quickstart" / "store.sqlite") in done.stdout
-    assert "'benchfarm virtual up pixel-3 pixel-4' brings such ones back" in done.stdout
+    assert "'benchfarm virtual up pixel-3 pixel-4' starts such phones again" in done.stdout
     ours = [python, "-m", "benchfarm", "--home", tmp_path / "parity"]
     model = "import orchestrator.models.inspect as samples; print(samples.sample_models()[0])"
     script = (

@@ -29,9 +29,9 @@ REFUSED: list[tuple[str, str]] = [
     ("compare old.tflite new.tflite", "benchfarm ab model:old.tflite model:new.tflite"),
     # A file's name says its format.
     ("report --out r.xml", "r.xml: this command writes html, text, markdown"),
-    ("report --format html --out r.csv", "r.csv: the file's name ends as csv does"),
-    ("export --format bundle --out e.csv", "e.csv: the file's name ends as csv does"),
-    ("compare --format junit --out c.md", "c.md: the file's name ends as markdown does"),
+    ("report --format html --out r.csv", "r.csv: the ending is of the format csv"),
+    ("export --format bundle --out e.csv", "e.csv: the ending is of the format csv"),
+    ("compare --format junit --out c.md", "c.md: the ending is of the format markdown"),
     ("history changes --out c.html", "c.html: this command writes text, markdown, json, not html"),
     (
         "report --out r.bogus",
