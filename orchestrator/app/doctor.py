@@ -68,7 +68,11 @@ def of_farm(workspace: Workspace, *, must_be_there: bool) -> list[Finding]:
                 return []
         findings: list[Finding] = extension("doctor").of_farm(workspace)
     except StoreError as error:
-        return [problem("queue", str(error), error.hint or "mend that, then ask again")]
+        return [
+            problem(
+                "queue", str(error), error.hint or "fix that, then run 'benchfarm doctor' again"
+            )
+        ]
     return findings
 
 
@@ -97,7 +101,11 @@ def run_checks(checks: Sequence[tuple[str, Callable[[], Iterable[Finding]]]]) ->
         try:
             findings += check()
         except BenchfarmError as error:
-            findings.append(problem(name, str(error), error.hint or "mend that, then ask again"))
+            findings.append(
+                problem(
+                    name, str(error), error.hint or "fix that, then run 'benchfarm doctor' again"
+                )
+            )
     return findings
 
 

@@ -197,8 +197,7 @@ _TEXT: Final = """\
 # Show its cases:  benchfarm plan show {file}      Run it:  benchfarm run {file}
 # Omitted keys have their defaults. All keys: docs/reference/plans.md
 
-# Paths start from this file's folder. A pattern such as "models/*.tflite" takes every file that it
-# matches.
+# Paths start from this file's folder. A pattern such as "models/*.tflite" takes every file that it matches.
 models:
 {models}
 
@@ -212,15 +211,15 @@ matrix:
 
 passes: [timing] # also memory, parity (are the outputs right?), profile (time of each operator), cold (starts)
 
-# As many processes of each case as its 95 % interval needs: at least 8, until it is within 2 %, at
-# most 40.
+# As many processes of each case as its 95 % interval needs: at least 8, until it is within 2 %, at most 40.
 invocations: {{ first: 8, most: 40 }}
 precision: 2 %
 # budget: 2 h # of each phone for the whole campaign; the last cases of the plan are left out
 
-# limits: # the phone's required state before a process starts; these are the defaults battery_min:
-# 20 % battery_heat_max: 40 \N{DEGREE SIGN}C reference_check: true # a reference workload before,
-# between and after; default: from 10 minutes on
+# limits: # the phone's required state before a process starts; these are the defaults
+#   battery_min: 20 %
+#   battery_heat_max: 40 \N{DEGREE SIGN}C
+# reference_check: true # a reference workload before, between and after; default: from 10 minutes on
 """
 
 
