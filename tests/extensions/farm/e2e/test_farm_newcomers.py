@@ -124,7 +124,7 @@ def test_it_is_added_once_by_hosts_that_all_see_it_and_told_of_once(
     said = at_once([partial(comes, connect_again(), phones, f"h{number}") for number in range(6)])
     assert serials(queue) == ["A", "B", "C"]
     assert sorted(line for lines in said for line in lines) == [
-        "night: B is new and was added", "night: C came and is measured too",
+        "night: B is new and was added", "night: C is new and was added",
     ]  # fmt: skip
 
 
