@@ -258,7 +258,7 @@ TABLE: Final = PassTable(
     key="contention",
     title="Beside a load",
     legend="The pass contention: each case alone and beside loads, in turns. Times as long: the geometric mean over "
-    "rounds, against the same round without a load. A run whose load didn't run from begin to end isn't in it.",
+    "rounds, against the same round without a load. Runs without the load from begin to end are left out.",
     caption=lambda cases: "Each case beside a load, against itself alone",
     columns=_COLUMNS,
     lines=load_rows,

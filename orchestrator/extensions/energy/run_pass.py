@@ -230,9 +230,9 @@ TABLE: Final = PassTable(
     name="energy",
     key="energy",
     title="Energy",
-    legend="Means over blocks of the pass energy: a rest, inferences, a rest. Net is above what the phone takes at rest, "
+    legend="Means over blocks of the pass energy: a rest, inferences, a rest. Net is above the phone's power at rest, "
     "gross with it. By rails: the sum of the chip's rails that are named, without display and radios; by battery: the "
-    "whole phone. The two are never compared. Figures of two phones differ by what their meters are off, some percent.",
+    "whole phone. The two are never compared. Meters differ by some percent between phones.",
     caption=_caption,
     columns=_COLUMNS,
     lines=lambda runs, campaigns: [row] if (row := energy_row(runs)) is not None else [],

@@ -116,7 +116,9 @@ _PUBLISHED: Final = {"published": load_published, "language-models": load_langua
 _NO_FIGURE: Final = "There is no figure for these devices and models."
 #: Campaigns that are searched for figures of each phone and model.
 _MOST_CAMPAIGNS: Final = 50
-_OLDER: Final = "Of each model and phone the newest campaign alone: --campaign names others."
+_OLDER: Final = (
+    "Only the newest campaign of each model and phone is shown: --campaign names others."
+)
 
 
 @frozen

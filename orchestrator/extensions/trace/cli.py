@@ -143,7 +143,7 @@ def trace(
 
     Example: benchfarm trace model.tflite --delegate gpu
 
-    Open the trace in the Perfetto UI. The slowest operators are printed as a table.
+    The trace opens in the Perfetto UI; the output sums up the time of each operator.
     """
     folder = out or settings.data_folder / "traces"
     with workspace_telling(settings) as workspace:

@@ -148,7 +148,7 @@ def test_the_newest_campaign_wins_and_a_title_that_two_phones_share_gets_their_s
     ]
     (row,) = rows_of(home, "--campaign", first.campaign_id)
     assert row[FIGURE] == pytest.approx(9_000, 0.01)
-    told = "Of each model and phone the newest campaign alone"
+    told = "Only the newest campaign of each model and phone is shown"
     assert told in table(home)
     assert told in table(home, "--all")
     assert told not in table(home, "--campaign", first.campaign_id)
