@@ -152,11 +152,11 @@ def litert_command(request: InvocationRequest, counts: Counts, *, folder: str) -
     return shlex.join(on_cores(request, words))
 
 
-def installed_build(named: str = "") -> Build:
+def installed_build(file_name: str = "") -> Build:
     """Return the litert-benchmark beside this interpreter, identified by the hashes of its
     package's files.
     """
-    del named
+    del file_name
     package = distribution("ai-edge-litert")
     record = package.read_text("RECORD") or package.version
     return Build(

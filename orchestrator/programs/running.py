@@ -175,7 +175,7 @@ def _read_log(device: Device, folder: str, tags: Collection[str]) -> list[Attach
         # The run is complete without its log.
         return []
     leader = answer.value("leader")
-    log = _own_lines(
+    log = _filter_log(
         answer.sections.get("log", b""), int(leader) if leader.isdigit() else None, tags
     )
     if len(log) > _LOG_LIMIT_BYTES:
@@ -183,7 +183,7 @@ def _read_log(device: Device, folder: str, tags: Collection[str]) -> list[Attach
     return [Attachment(name="logcat", data=log)] if log.strip() else []
 
 
-def _own_lines(log: bytes, leader: int | None, tags: Collection[str]) -> bytes:
+def _filter_log(log: bytes, leader: int | None, tags: Collection[str]) -> bytes:
     """Leave out lines that name another process than a run's, or under ``tags`` are another's, or
     that are about apps.
 
