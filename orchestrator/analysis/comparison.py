@@ -391,7 +391,7 @@ def compare_measured(before: Measured, after: Measured, rule: Rule) -> ComparedC
         item for item in differences if item.fact in ABSOLUTE or item.fact not in rule.allowed
     )
     notes = (
-        [f"Let pass: {item.text}" for item in differences if item not in blocking]
+        [f"Allowed: {item.text}" for item in differences if item not in blocking]
         + means
         + _notes(before, after, rule)
     )
@@ -580,13 +580,11 @@ def _notes(before: Measured, after: Measured, rule: Rule) -> list[str]:
         grades = [
             grade.value if grade is not None else "unknown" for grade in (before.grade, after.grade)
         ]
-        notes.append(f"The least grades of control differ: {grades[0]} and {grades[1]}.")
+        notes.append(f"The lowest grades of control differ: {grades[0]} and {grades[1]}.")
     unknown = [name for name, item in _sides(before, after) if not item.system]
     if unknown and rule.axis is not Axis.DEVICE and before.campaign_id != after.campaign_id:
         names = " and the ".join(unknown)
-        notes.append(
-            f"The device's operating system isn't known of the {names}: another one isn't ruled out."
-        )
+        notes.append(f"The device's operating system is unknown for the {names}, so it may differ.")
     if rule.axis is Axis.DEVICE and before.system != after.system:
         notes.append(
             f"The systems differ: {before.system or 'unknown'} and {after.system or 'unknown'}."

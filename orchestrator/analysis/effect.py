@@ -224,7 +224,7 @@ def compare_samples(
         and verdict.outcome not in CHANGES
     ):
         verdict = replace(verdict, outcome=ComparisonOutcome.INCONCLUSIVE)
-        reasons.append("Another share of the two states may be all of the difference.")
+        reasons.append("A different share of the two states may explain the difference.")
     if sessions is not None:
         reasons.append(sessions.text)
     return replace(verdict, reasons=tuple(reasons))
@@ -325,7 +325,7 @@ def _single_verdict(verdict: ComparisonVerdict, log: float | None) -> Comparison
         return replace(
             verdict, outcome=ComparisonOutcome.INCOMPARABLE, reasons=("There is no pair.",)
         )
-    reason = "One side has a single invocation: nothing is known of how another one would differ."
+    reason = "One side has a single invocation: its noise is unknown."
     return replace(verdict, ratio=math.exp(log), reasons=(reason,))
 
 

@@ -339,7 +339,7 @@ class SessionNoise:
         if self.steps < _KNOWN_FROM:
             source = f"default until {_KNOWN_FROM + 1} sessions are known; {self.steps + 1 if self.steps else 'none'} so far"
         return (
-            "Between sessions: the interval holds what two sessions differ by, "
+            "Between sessions: the interval includes the noise between two sessions, "
             f"{format_percent(self.std)} each ({source})."
         )
 

@@ -241,7 +241,7 @@ def test_two_nights_are_compared_and_a_changed_setting_makes_them_incomparable(
     assert nights["cases"][0]["verdict"]["method"] == "welch"
     allowed = bench.cli("compare --allow settings --fail-on never --json").ok().json
     assert any(
-        reason.startswith("Let pass:") for reason in allowed["cases"][0]["verdict"]["reasons"]
+        reason.startswith("Allowed:") for reason in allowed["cases"][0]["verdict"]["reasons"]
     )
 
 

@@ -119,8 +119,7 @@ def test_every_fact_that_may_be_let_pass_can_be_and_is_told_then() -> None:
     (row,) = compared(night(case()), night(changed, campaign=NEW), rule).rows
     assert row.verdict.outcome is ComparisonOutcome.SAME or row.verdict.ratio is not None
     assert any(
-        reason.startswith("Let pass: The setting num_runs differs")
-        for reason in row.verdict.reasons
+        reason.startswith("Allowed: The setting num_runs differs") for reason in row.verdict.reasons
     )
 
 
@@ -232,7 +231,7 @@ def test_neighbouring_grades_are_compared_and_told(grades: str, is_apart: bool) 
     (row,) = compared(before, after).rows
     assert (row.verdict.outcome is ComparisonOutcome.INCOMPARABLE) is is_apart
     told = (
-        f"The least grades of control differ: {grades[0]} and {grades[1]}." in row.verdict.reasons
+        f"The lowest grades of control differ: {grades[0]} and {grades[1]}." in row.verdict.reasons
     )
     assert told is (not is_apart and grades[0] != grades[1])
 

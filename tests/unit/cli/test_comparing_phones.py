@@ -113,7 +113,7 @@ def test_an_iphone_and_an_android_phone_are_compared_when_that_is_let_pass(
     assert (row["verdict"]["outcome"], result.exit_code) == ("faster", 0)
     assert row["verdict"]["ratio"] == pytest.approx(3_200 / 6_450, rel=0.01)
     told = " ".join(result.text.split())
-    assert "Let pass: The tool differs: native and text." in told
+    assert "Allowed: The tool differs: native and text." in told
     assert "--allow" not in told
 
 
