@@ -52,7 +52,7 @@ _BOUNDS: Final[dict[str, dict[str, Any]]] = {
     "date": {"ge": date(1970, 1, 1), "le": date(2200, 1, 2)},
 }
 #: Signs of numbers beyond the bounds after each digit is replaced by a zero; other texts may match.
-_BEYOND: Final = ("0" * 19, "e+", "NaN", "Infinity")
+_OUT_OF_BOUNDS: Final = ("0" * 19, "e+", "NaN", "Infinity")
 _TO_ZEROS: Final = str.maketrans("123456789", "0" * 9)
 #: Characters of a refused value in a message, at most.
 _SHOWN_CHARS: Final = 80
@@ -113,12 +113,12 @@ def _bounded(schema: Any, *, is_standard: bool = False) -> Any:  # noqa: ANN401 
     return {**inner, **_BOUNDS.get(kind, {})} if isinstance(kind, str) else inner
 
 
-def _within(value: Any) -> Any:  # noqa: ANN401 - a JSON value
+def _clamped(value: Any) -> Any:  # noqa: ANN401 - a JSON value
     """Return a plain value whose numbers are within the bounds."""
     if isinstance(value, dict):
-        return {key: _within(item) for key, item in value.items()}
+        return {key: _clamped(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_within(item) for item in value]
+        return [_clamped(item) for item in value]
     if isinstance(value, int) and not isinstance(value, bool):
         return max(-_LARGEST_INTEGER, min(_LARGEST_INTEGER, value))
     if isinstance(value, float):
@@ -141,9 +141,9 @@ def dump_document(record: object, *, without: frozenset[str] = frozenset()) -> s
             record, warnings=False, exclude=left_out, ensure_ascii=True
         ).decode("ascii")
         zeros = text.translate(_TO_ZEROS)
-        if not any(word in zeros for word in _BEYOND):
+        if not any(word in zeros for word in _OUT_OF_BOUNDS):
             return text
-    return to_text(_within(adapter.dump_python(record, warnings=False, exclude=left_out)))
+    return to_text(_clamped(adapter.dump_python(record, warnings=False, exclude=left_out)))
 
 
 def load_document(kind: type[Record], document: str, *, where: str) -> Record:

@@ -53,14 +53,14 @@ def _no_key(value: object, info: ValidationInfo) -> object:
 NO_KEY: Final = BeforeValidator(_no_key)
 
 
-def _some(value: ItemT, info: ValidationInfo) -> ItemT:
+def _not_empty(value: ItemT, info: ValidationInfo) -> ItemT:
     if not value and is_written(info):
         raise PydanticCustomError("too_short", "must not be empty")
     return value
 
 
 #: A list that isn't written empty, though empty is its default.
-SOME: Final = AfterValidator(_some)
+SOME: Final = AfterValidator(_not_empty)
 
 
 class Short:
@@ -111,7 +111,7 @@ def _single(value: object) -> object:
     return value
 
 
-def _filled(value: str) -> str:
+def _not_blank(value: str) -> str:
     if not value.strip():
         raise ValueError("must not be empty")
     return value
@@ -135,7 +135,7 @@ OneOrMany = Annotated[
     ),
 ]
 #: Text that isn't empty, unchanged, also when it looks like a number or a truth value.
-Text = Annotated[str, _read(_filled), _ANY]
+Text = Annotated[str, _read(_not_blank), _ANY]
 #: The same, where an empty text means something.
 AnyText = Annotated[str, _read(str), _ANY]
 Sha256 = Annotated[str, _read(_sha256), WithJsonSchema({"type": ["string"]})]

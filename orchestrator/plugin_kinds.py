@@ -103,7 +103,7 @@ class Page:
     render: Callable[[Workspace], str]
 
 
-def _nothing_lacks(settings: Settings) -> tuple[str, str]:
+def _no_problem(settings: Settings) -> tuple[str, str]:
     return "", ""
 
 
@@ -121,7 +121,7 @@ class DeviceSource:
     open: Callable[[Workspace, Seen], Device]
     #: Returns the problem of this computer with such devices, and the next step, for
     #: ``benchfarm doctor``; empty texts for none.
-    lacking: Callable[[Settings], tuple[str, str]] = _nothing_lacks
+    lacking: Callable[[Settings], tuple[str, str]] = _no_problem
 
 
 @frozen

@@ -223,10 +223,10 @@ def load(entry: EntryPoint, kind: type[_KindT]) -> _KindT:
         module = (getattr(error, "name", None) or "").partition(".")[0]
         if isinstance(error, ModuleNotFoundError) and extra_of(module) and is_own(entry):
             raise
-        whose = _distribution(entry)
+        distribution = _distribution(entry)
         raise PluginError(
-            f"{entry.group} {entry.name!r} of {whose} can't be loaded: {type(error).__name__}: {error}",
-            hint=f"update {whose}, or remove it: pip uninstall {whose}",
+            f"{entry.group} {entry.name!r} of {distribution} can't be loaded: {type(error).__name__}: {error}",
+            hint=f"update {distribution}, or remove it: pip uninstall {distribution}",
         ) from error
     if not isinstance(plugin, kind):
         raise PluginError(

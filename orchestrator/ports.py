@@ -287,7 +287,7 @@ class Fitness:
     state: DeviceState | None = None
 
 
-def _as_it_is(command: str) -> str:
+def _unchanged(command: str) -> str:
     return command
 
 
@@ -315,7 +315,7 @@ class InvocationRequest:
     #: The model's inputs on the device, in the model's order, where its outputs are compared.
     inputs: tuple[PlacedInput, ...] = ()
     #: Returns the command line that encloses a program's own, as the pass requires it.
-    enclosed: Callable[[str], str] = _as_it_is
+    enclosed: Callable[[str], str] = _unchanged
     #: Files that this command line writes beside the program's.
     enclosing_files: tuple[str, ...] = ()
     #: The model's file on this host.

@@ -56,8 +56,8 @@ def child_environment(environ: Mapping[str, str] | None = None, **further: str) 
     ``environ`` (None: this process's) may hold ``BENCHFARM_PASS_ENV=NAME,NAME``. Raises UsageError
     when that isn't a list of names.
     """
-    have = os.environ if environ is None else environ
-    passed_on = [name.strip() for name in have.get(PASS_ENV, "").split(",") if name.strip()]
+    available = os.environ if environ is None else environ
+    passed_on = [name.strip() for name in available.get(PASS_ENV, "").split(",") if name.strip()]
     for name in passed_on:
         if not _NAME.fullmatch(name):
             raise UsageError(
@@ -65,9 +65,11 @@ def child_environment(environ: Mapping[str, str] | None = None, **further: str) 
                 hint=f"write {PASS_ENV}=NAME,NAME",
             )
     passed = {
-        name: value for name, value in have.items() if name in _NAMES or name.startswith(_PREFIXES)
+        name: value
+        for name, value in available.items()
+        if name in _NAMES or name.startswith(_PREFIXES)
     }
-    return passed | {name: have[name] for name in passed_on if name in have} | further
+    return passed | {name: available[name] for name in passed_on if name in available} | further
 
 
 #: The system's estimate of a process's start varies by this much.

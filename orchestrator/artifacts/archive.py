@@ -129,8 +129,8 @@ class Archive:
         """
         name = re.sub(r"[^A-Za-z0-9._-]", "_", name).lstrip(".-")[:100] or "program"
         with self._locked("archive", failure=f"{str(source)!r} can't be copied to {self._folder}"):
-            there = self.path(sha256)
-            if there is not None and sha256_of(there) == sha256:
+            existing = self.path(sha256)
+            if existing is not None and sha256_of(existing) == sha256:
                 return
             for leftover in self._folder.glob(".adding-*"):  # by a process that was killed
                 shutil.rmtree(leftover, ignore_errors=True)

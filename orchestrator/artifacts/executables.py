@@ -113,14 +113,14 @@ def _elf_facts(file: Any, label: str) -> ProgramFacts:  # noqa: ANN401 - pyelfto
         raise ArtifactError(f"{label!r} is for a machine that no phone has: {machine}, {bits} bits")
     android_abi, machine_name = _ABIS[machine, bits]
     interpreter, needed, notes, is_pie = "", [], [], False
-    for segment in _at_most(file.iter_segments()):
+    for segment in _bounded(file.iter_segments()):
         if isinstance(segment, InterpSegment):
             interpreter = str(segment.get_interp_name())
         elif isinstance(segment, DynamicSegment):
-            needed = [str(tag.needed) for tag in _at_most(segment.iter_tags("DT_NEEDED"))]
-            is_pie = any(tag["d_val"] & _PIE for tag in _at_most(segment.iter_tags("DT_FLAGS_1")))
+            needed = [str(tag.needed) for tag in _bounded(segment.iter_tags("DT_NEEDED"))]
+            is_pie = any(tag["d_val"] & _PIE for tag in _bounded(segment.iter_tags("DT_FLAGS_1")))
         elif isinstance(segment, NoteSegment):
-            notes += list(_at_most(segment.iter_notes()))
+            notes += list(_bounded(segment.iter_notes()))
     owners = {str(note["n_name"]) for note in notes}
     is_fake = _FAKE_OWNER in owners
     # A static program names no interpreter; glibc's has a note of its own, and phones aren't x86_64
@@ -151,7 +151,7 @@ def _elf_facts(file: Any, label: str) -> ProgramFacts:  # noqa: ANN401 - pyelfto
     )
 
 
-def _at_most(entries: Iterator[Any]) -> Iterator[Any]:
+def _bounded(entries: Iterator[Any]) -> Iterator[Any]:
     """Yield the entries of a table; raises ValueError for a table of too many."""
     yield from islice(entries, _ENTRIES_MAX)
     if next(entries, None) is not None:

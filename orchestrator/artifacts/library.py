@@ -101,8 +101,10 @@ class BuildLibrary:
                 f"{name!r} can't be the name of a build",
                 hint="give one of letters, digits, dots, dashes and underscores with --name",
             )
-        beside = self._libraries_in(name, tool, path.parent)
-        places = {item: Place(file) for item, file in {"": path, **beside, **files}.items()}
+        folder_libraries = self._libraries_in(name, tool, path.parent)
+        places = {
+            item: Place(file) for item, file in {"": path, **folder_libraries, **files}.items()
+        }
         return self._with_companions(self.register(name, places, tag=release, tool=tool))
 
     def register(
@@ -370,9 +372,9 @@ class BuildLibrary:
             )
         path = path.absolute()
         name = self._name_for(path, facts, tool)
-        beside = self._libraries_in(name, tool, path.parent)
-        check_set(path.name, facts, beside)
-        self._check_release(path.name, self.archive.tags_of(_known_sha256(path)), beside)
+        libraries = self._libraries_in(name, tool, path.parent)
+        check_set(path.name, facts, libraries)
+        self._check_release(path.name, self.archive.tags_of(_known_sha256(path)), libraries)
         return Build(
             name=name,
             tool=tool,
@@ -384,7 +386,7 @@ class BuildLibrary:
             path=path,
             companions=tuple(
                 Companion(name=library, sha256=_known_sha256(place), path=place)
-                for library, place in beside.items()
+                for library, place in libraries.items()
             ),
         )
 
@@ -490,10 +492,10 @@ class BuildLibrary:
     def _check_release(self, name: str, tags: set[str], libraries: Mapping[str, Path]) -> None:
         """Raise ArtifactError for a library that came with another release than the program."""
         for library, path in libraries.items():
-            theirs = self.archive.tags_of(_known_sha256(path))
-            if tags and theirs and not tags & theirs:
+            library_tags = self.archive.tags_of(_known_sha256(path))
+            if tags and library_tags and not tags & library_tags:
                 raise ArtifactError(
-                    f"{library} is of release {' and '.join(sorted(theirs))}, "
+                    f"{library} is of release {' and '.join(sorted(library_tags))}, "
                     f"{name} of {' and '.join(sorted(tags))}: they don't belong together",
                     hint="take all files from one release",
                 )

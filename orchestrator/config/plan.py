@@ -155,11 +155,11 @@ def keys_table() -> Iterator[tuple[str, str, str]]:
         yield (
             ".".join(key.at),
             key.key.means or re.sub(r" \(default[^)]*\)|\.$", "", key.key.about),
-            key.key.default or _shown(key.default),
+            key.key.default or _format_default(key.default),
         )
 
 
-def _shown(value: object) -> str:
+def _format_default(value: object) -> str:
     match value:
         case bool():
             return f"`{str(value).lower()}`"

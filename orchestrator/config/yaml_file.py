@@ -168,15 +168,17 @@ class YamlFile:
             if not isinstance(key, yaml.ScalarNode):
                 self._fault(key, location, "a key must be a single word")
                 continue
-            here = (*location, key.value)
+            entry_location = (*location, key.value)
             if key.value == _MERGE_KEY:
                 self._fault(key, location, "merge keys (<<) aren't supported; write the keys out")
-            elif here in self.places:
-                line, _ = self.places[here]
-                self._fault(key, here, f"is given twice, first in line {line}; keep one of them")
+            elif entry_location in self.places:
+                line, _ = self.places[entry_location]
+                self._fault(
+                    key, entry_location, f"is given twice, first in line {line}; keep one of them"
+                )
             else:
-                self.places[here] = _place(key)
-                yield key.value, self._value(value, here)
+                self.places[entry_location] = _place(key)
+                yield key.value, self._value(value, entry_location)
 
 
 def _place(node: yaml.Node) -> Place:
@@ -325,13 +327,13 @@ def _unknown_key(adapter: TypeAdapter[Any], location: Location) -> str:
     """Return the message for an unknown key; suggests a known one, also of another section."""
     schema = adapter.json_schema()
     paths = sorted(_key_paths(schema, schema), key=lambda path: path.count("."), reverse=True)
-    here = ".".join(part for part in location[:-1] if isinstance(part, str))
-    beside = [path for path in paths if path.rpartition(".")[0] == here]
-    for candidates in (beside, paths):
+    section = ".".join(part for part in location[:-1] if isinstance(part, str))
+    siblings = [path for path in paths if path.rpartition(".")[0] == section]
+    for candidates in (siblings, paths):
         by_word = {path.rpartition(".")[2]: path for path in candidates}
-        if near := closest(str(location[-1]), by_word):
-            return f"unknown key; did you mean {by_word[near]!r}?"
-    return f"unknown key; known are {', '.join(sorted(beside or paths))}"
+        if match := closest(str(location[-1]), by_word):
+            return f"unknown key; did you mean {by_word[match]!r}?"
+    return f"unknown key; known are {', '.join(sorted(siblings or paths))}"
 
 
 def _key_paths(schema: Mapping[str, Any], part: Mapping[str, Any], path: str = "") -> Iterator[str]:
@@ -343,8 +345,8 @@ def _key_paths(schema: Mapping[str, Any], part: Mapping[str, Any], path: str = "
         yield from _key_paths(schema, inner, f"{path}{name}.")
     if isinstance(inner := part.get("additionalProperties"), dict):
         yield from _key_paths(schema, inner, f"{path}*.")
-    for same in filter(None, (part.get("items"), *part.get("anyOf", ()))):
-        yield from _key_paths(schema, same, path)
+    for variant in filter(None, (part.get("items"), *part.get("anyOf", ()))):
+        yield from _key_paths(schema, variant, path)
 
 
 def _message(detail: ErrorDetails) -> str:

@@ -210,8 +210,8 @@ def needed_companions(
         owners = [
             record for record in DELEGATES.values() if record.library and record.library.match(name)
         ]
-        mine = (record for record in owners if record.name is delegate)
-        return not owners or any(record.needs_library(name, facts) for record in mine)
+        matching = (record for record in owners if record.name is delegate)
+        return not owners or any(record.needs_library(name, facts) for record in matching)
 
     needed = (item for item in build.companions if is_needed(item.name))
     return tuple(sorted(needed, key=lambda companion: companion.name))

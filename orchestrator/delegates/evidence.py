@@ -201,7 +201,7 @@ def accelerators_in(text: str) -> tuple[str, ...] | None:
     )
 
 
-def _note(names: list[str], name: str) -> None:
+def _add_once(names: list[str], name: str) -> None:
     if name not in names:
         names.append(name)
 
@@ -268,12 +268,12 @@ class DelegateClues:
 
     def _read(self, text: str) -> bool:
         if text.startswith(_UNAVAILABLE_WORDS):
-            _note(
+            _add_once(
                 self.unavailable,
                 next(delegate for words, delegate in _UNAVAILABLE if text.startswith(words)),
             )
         elif match := _UNSUPPORTED.match(text):
-            _note(self.unavailable, family(match[1]))
+            _add_once(self.unavailable, family(match[1]))
         elif text.startswith("NNAPI accel") and (accelerators := accelerators_in(text)) is not None:
             self.accelerators = accelerators
             self.has_nnapi_lines = True
@@ -290,15 +290,15 @@ class DelegateClues:
                     (name for name in ("gpu", "npu") if name in match["name"].lower()), ""
                 )
             ):
-                _note(self.created, accelerator)
+                _add_once(self.created, accelerator)
         elif match := _COMPILED.match(text):
             subgraph, *operators = map(int, match.groups())
             if len(self.compiled) < _MOST_SHARES:
                 self.compiled[subgraph] = (operators[0], operators[1], operators[2])
         elif text.startswith(_NPU_FAILED):
-            _note(self.failed, "npu")
+            _add_once(self.failed, "npu")
         elif text.startswith(_NNAPI_FAILED):
-            _note(self.failed, "nnapi")
+            _add_once(self.failed, "nnapi")
         elif _REPLACING_CUT.match(text):
             self.has_unnamed_share = True
         elif text.startswith("Disallowed CPU fallback detected"):
@@ -321,12 +321,12 @@ class DelegateClues:
         elif match := _NOT_USED.match(text):
             self.applied[family(match[1])] = "none"
         elif match := _FAILED.match(text) or _NODE_FAILED.match(text):
-            _note(self.failed, family(match[1]))
+            _add_once(self.failed, family(match[1]))
         elif match := _GPU_KERNELS.match(text):
             # Each subgraph has such a line; the first is the main graph's.
             self.gpu_kernels = int(match[1]) if self.gpu_kernels is None else self.gpu_kernels
         elif match := _CREATED.match(text) or _PROVIDER_CREATED.match(text):
-            _note(self.created, family(next(filter(None, match.groups()))))
+            _add_once(self.created, family(next(filter(None, match.groups()))))
         else:
             return False
         return True
@@ -336,8 +336,8 @@ class DelegateClues:
         of the model.
         """
         if match := _CHOSEN_DEVICE.search(text):
-            _note(self.chosen_devices, match[1] or match[2])
-            _note(self.system_lines, text)
+            _add_once(self.chosen_devices, match[1] or match[2])
+            _add_once(self.system_lines, text)
 
 
 def tells_of_delegates(text: str) -> bool:
@@ -415,7 +415,7 @@ def read_request(log: Printed) -> DelegateRequest:
     if not names and is_litert and values.get("use_cpu", "").lower() in {"true", "1"}:
         names, is_explicit = ["cpu"], False
     if not names and not is_litert:
-        names = _tried(clues, accelerator)
+        names = _tried_delegates(clues, accelerator)
     has_npu = any(family(share.delegate) == "npu" for share in clues.shares)
     if not names and "gpu" in clues.created and not has_npu:
         # LiteRT applies its NPU's accelerator unasked, the GPU's not.
@@ -444,7 +444,7 @@ def read_request(log: Printed) -> DelegateRequest:
     )
 
 
-def _tried(clues: DelegateClues, accelerator: str) -> list[str]:
+def _tried_delegates(clues: DelegateClues, accelerator: str) -> list[str]:
     all_names = [
         *clues.applied,
         *clues.failed,

@@ -32,7 +32,7 @@ _ORDER: Final = (
     DelegateTruth.UNKNOWN,
 )
 #: Words of the line that shows each truth best; it is named first among the evidence.
-_TELLING: Final[Mapping[DelegateTruth, tuple[str, ...]]] = {
+_MAIN_LINES: Final[Mapping[DelegateTruth, tuple[str, ...]]] = {
     DelegateTruth.FULL: (
         "completely executed",
         "Partitioned",
@@ -177,11 +177,11 @@ class Judge:
             return list(shares)
         ran_shares = [share for share in shares if share.subgraph in ran]
         total = max((share.total_nodes or 0 for share in ran_shares), default=0) or None
-        took = {share.delegate for share in ran_shares}
+        delegates = {share.delegate for share in ran_shares}
         return ran_shares + [
             DelegateShare(delegate=name, delegated_nodes=0, total_nodes=total)
             for name in dict.fromkeys(share.delegate for share in shares)
-            if name not in took
+            if name not in delegates
         ]
 
     def evidence(self) -> DelegateEvidence:
@@ -197,7 +197,9 @@ class Judge:
             truth = self.delegate_truth(main) if self.shares else DelegateTruth.UNKNOWN
         share = self.main_share(main)
         sharing = [
-            name for name, its in each.items() if its in {DelegateTruth.FULL, DelegateTruth.PARTIAL}
+            name
+            for name, delegate_truth in each.items()
+            if delegate_truth in {DelegateTruth.FULL, DelegateTruth.PARTIAL}
         ]
         is_shared = len(sharing) > 1 and truth is not DelegateTruth.FAILED
         operators = dict.fromkeys(clues.cpu_operators)
@@ -207,8 +209,8 @@ class Judge:
                 (name, "") for name in self.runtime.cpu_operators if name not in explained
             )
         lines = [*clues.lines, *clues.system_lines]
-        telling = next(
-            (line for words in _TELLING.get(truth, ()) for line in lines if words in line), None
+        main_line = next(
+            (line for words in _MAIN_LINES.get(truth, ()) for line in lines if words in line), None
         )
         return DelegateEvidence(
             requested="+".join(request.delegates),
@@ -219,7 +221,7 @@ class Judge:
             partitions=share.partitions if share else None,
             backend=self.gpu_backend,
             accelerator=request.accelerator or "+".join(clues.chosen_devices),
-            lines=tuple(sorted(lines, key=lambda line: line != telling))[:_MOST_LINES],
+            lines=tuple(sorted(lines, key=lambda line: line != main_line))[:_MOST_LINES],
             cpu_operators=tuple(operators),
             kernels=clues.kernels if clues.kernels is not None else clues.gpu_kernels,
             shares=tuple(self.shares),
@@ -324,12 +326,14 @@ class Judge:
     @property
     def _unexpected_delegates(self) -> list[str]:
         """The delegates that took nodes and are neither requested nor implicit."""
-        took = [name for name, how in self.clues.applied.items() if how != DelegateTruth.NONE]
-        took += [family(share.delegate) for share in self.shares if share.delegated_nodes > 0]
+        active = [
+            name for name, extent in self.clues.applied.items() if extent != DelegateTruth.NONE
+        ]
+        active += [family(share.delegate) for share in self.shares if share.delegated_nodes > 0]
         expected = _IMPLICIT.union(
             *(_GPU if name in _GPU else {name} for name in self.request.delegates)
         )
-        return [name for name in dict.fromkeys(took) if name not in expected]
+        return [name for name in dict.fromkeys(active) if name not in expected]
 
     @property
     def gpu_backend(self) -> str:

@@ -62,8 +62,8 @@ def needs_library(name: str, facts: DeviceFacts) -> bool:
     if not _vendor(facts) and not names_chip:
         return True
     # Google's compiler plugin is spelled google_tensor, its dispatch library GoogleTensor.
-    whose = match["vendor"] or _RUNTIMES[match["runtime"]]
-    if whose.replace("_", "").lower() != _vendor(facts).lower():
+    vendor = match["vendor"] or _RUNTIMES[match["runtime"]]
+    if vendor.replace("_", "").lower() != _vendor(facts).lower():
         return False
     version = _HTP_VERSIONS.get(facts.properties.get("ro.soc.model", "").lower())
     return match["htp"] is None or version is None or match["htp"] == version
@@ -73,10 +73,10 @@ def _library_skip(build: Build, facts: DeviceFacts) -> Skip | None:
     vendor = _vendor(facts)
     if any(companion.name == f"libLiteRtDispatch_{vendor}.so" for companion in build.companions):
         return None
-    whose = vendor or f"the unknown chip {facts.soc or facts.platform}"
+    chip = vendor or f"the unknown chip {facts.soc or facts.platform}"
     return Skip(
         reason_code="npu-libraries-missing",
-        reason=f"{build.name} has no dispatch library for {whose} beside it",
+        reason=f"{build.name} has no dispatch library for {chip} beside it",
     )
 
 

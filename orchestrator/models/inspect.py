@@ -226,8 +226,12 @@ def _facts(model: schema.ModelT, size_bytes: int) -> ModelFacts:
     main, signatures = subgraphs[0], _all(model.signatureDefs)
     for signature in signatures:
         _at(subgraphs, signature.subgraphIndex)
-    pieces = {_text(piece.name): piece.buffer for piece in _all(model.metadata)}
-    min_runtime = _at(model.buffers, pieces[_MIN_RUNTIME]).data if _MIN_RUNTIME in pieces else None
+    metadata_buffers = {_text(piece.name): piece.buffer for piece in _all(model.metadata)}
+    min_runtime = (
+        _at(model.buffers, metadata_buffers[_MIN_RUNTIME]).data
+        if _MIN_RUNTIME in metadata_buffers
+        else None
+    )
     operators = [operator for subgraph in subgraphs for operator in subgraph.operators]
     counts = Counter(operator.name for operator in operators)
     outside = sorted({operator.name for operator in operators if operator.is_custom})
@@ -255,7 +259,7 @@ def _facts(model: schema.ModelT, size_bytes: int) -> ModelFacts:
         layers=tuple((operator.name, _layer_name(operator)) for operator in main.operators),
         custom_operators=tuple(name for name in outside if not name.startswith("Flex")),
         flex_operators=tuple(name for name in outside if name.startswith("Flex")),
-        metadata={name: _at(sizes, buffer) for name, buffer in pieces.items()},
+        metadata={name: _at(sizes, buffer) for name, buffer in metadata_buffers.items()},
         tensors=dict(Counter(tensor.facts.dtype for tensor in tensors).most_common()),
         parameters=sum(map(_parameters, constants.values())),
         multiply_adds=_multiply_adds(main),

@@ -50,7 +50,7 @@ _INPUT_BYTES_MAX: Final = 1 << 30
 _FLOATS: Final = ("float16", "float32", "float64")
 _INTEGERS: Final = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
 #: Plain whole numbers are places in a table more often than not; small ones are in every table.
-_PLACES_MAX: Final = 10
+_INDEX_MAX: Final = 10
 
 
 #: A model may fill this computer's memory, so one reference at a time is computed: one semaphore
@@ -190,9 +190,9 @@ class HostReference:
             return folder
         with turn(_COMPUTING, self._cancelled):
             self._check_cancelled()
-            failed_s, why = _FAILED.get(key, (-math.inf, ""))
+            failed_s, reason = _FAILED.get(key, (-math.inf, ""))
             if failed_s >= self._created_s:
-                raise ModelError(why)
+                raise ModelError(reason)
             if not (folder / "done.json").is_file():
                 try:
                     self._compute(model, shapes, sets, folder)
@@ -282,7 +282,7 @@ def _values(tensor: TensorFacts, seed: int, place: int) -> bytes:
         return (draws & np.uint64(1)).astype(kind).tobytes()
     if tensor.scale is not None:
         return draws.astype(f"u{kind.itemsize}").astype(kind).tobytes()
-    return (draws % np.uint64(_PLACES_MAX)).astype(kind).tobytes()
+    return (draws % np.uint64(_INDEX_MAX)).astype(kind).tobytes()
 
 
 def _run(model: Model, folder: Path, job: Mapping[str, object], timeout_s: float) -> None:
@@ -307,9 +307,9 @@ def _run(model: Model, folder: Path, job: Mapping[str, object], timeout_s: float
         ) from error
     if done.returncode:
         errors = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        how = (
+        exit_text = (
             f"signal {-done.returncode}" if done.returncode < 0 else f"exit code {done.returncode}"
         )
         raise ModelError(
-            f"{model.name}: the reference can't compute it ({how}): {errors[-1] if errors else 'no message'}"
+            f"{model.name}: the reference can't compute it ({exit_text}): {errors[-1] if errors else 'no message'}"
         )

@@ -106,7 +106,7 @@ _NAME_LETTERS: Final = 15
 _NATIVE_PROCESSES: Final = ("benchmark_model", "benchmark_liter")
 _APP: Final = "org.tensorflow.lite.benchmark"
 #: Codes of a process's end, the most informative first.
-_ENDS: Final = (
+_END_CODES: Final = (
     "low-memory-kill",
     "phantom-process-kill",
     "app-crashed",
@@ -367,7 +367,7 @@ class SystemLog:
     def find_end(self, pid: int | None) -> Crash | None:
         """Return a process's end by its most informative line; None where the log has none."""
         names = (_APP, *self._native)
-        ends = [crash for crash in self.crashes if pid is not None and crash.pid == pid]
+        crashes = [crash for crash in self.crashes if pid is not None and crash.pid == pid]
         # Another process of the same name is another run, unless the line names no process number.
         same_name = [
             crash
@@ -377,11 +377,13 @@ class SystemLog:
         ]
         # The log's first second may be of the run before: the last process of that name is this
         # run's.
-        ends += [
+        crashes += [
             crash for crash in same_name if crash.pid is None or crash.pid == same_name[-1].pid
         ]
         return min(
-            ends, key=lambda c: _ENDS.index(c.code) if c.code in _ENDS else len(_ENDS), default=None
+            crashes,
+            key=lambda c: _END_CODES.index(c.code) if c.code in _END_CODES else len(_END_CODES),
+            default=None,
         )
 
 

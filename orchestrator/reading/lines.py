@@ -99,9 +99,9 @@ class Line:
         return self.style == "logcat" and self.tag not in OUR_TAGS
 
 
-def threadtime_header(whole: str) -> Line | None:
+def threadtime_header(line_text: str) -> Line | None:
     """Return a line without the header of ``logcat -v threadtime``; None where it has none."""
-    if whole.lstrip()[:1] not in _DIGITS or (match := _THREADTIME.match(whole)) is None:
+    if line_text.lstrip()[:1] not in _DIGITS or (match := _THREADTIME.match(line_text)) is None:
         return None
     text = match["text"] or ""
     return Line(
@@ -115,15 +115,15 @@ def threadtime_header(whole: str) -> Line | None:
 
 
 def parse_decoded(
-    whole: str, *, cut: bool = False, header: Callable[[str], Line | None] = threadtime_header
+    line_text: str, *, cut: bool = False, header: Callable[[str], Line | None] = threadtime_header
 ) -> Line:
     """Parse one line; ``cut``: it has no line end, so that its last word may be incomplete;
     ``header`` removes a log's header.
     """
-    whole = whole.rstrip("\r\n\0")
-    if "\x1b" in whole:
-        whole = _COLOUR.sub("", whole)
-    line = header(whole) or Line(whole, whole)
+    line_text = line_text.rstrip("\r\n\0")
+    if "\x1b" in line_text:
+        line_text = _COLOUR.sub("", line_text)
+    line = header(line_text) or Line(line_text, line_text)
     stripped = _plain(line) if line.style == "console" else line.text.lstrip()
     if stripped.startswith("[") and (match := _SOURCE_FILE.match(stripped)):
         line.source_file = match["file"].replace("\\", "/").rpartition("/")[2]
@@ -264,13 +264,13 @@ def has_all_digits(figure: str, *, may_have_power: bool = True) -> bool:
     """
     if "e" in figure:
         return re.search(r"e[+-]\d\d$", figure, re.ASCII) is not None
-    whole, point, rest = figure.partition(".")
-    digits = f"{whole}{rest}".lstrip("0")
+    integer_part, point, rest = figure.partition(".")
+    digits = f"{integer_part}{rest}".lstrip("0")
     return (
         len(digits) == 6
         and digits.isdigit()
         and bool(point)
-        and (len(whole) > 1 or whole == "0" or not may_have_power)
+        and (len(integer_part) > 1 or integer_part == "0" or not may_have_power)
     )
 
 

@@ -86,9 +86,9 @@ _CALLERS: Final = frozenset({"WHILE", "IF", "STABLEHLO_CASE", "STABLEHLO_COMPOSI
 _MESSAGE: Final = re.compile(r"^(\w+):((?:.|\n )*)", re.MULTILINE)
 _FIELD: Final = re.compile(r"(?:(\d+) )?(\*?)(\w+) (\w+)(?:,|\s*$)", re.MULTILINE)
 #: Fields of a BenchmarkResult's latency_metrics, and those of a summary that they are.
-_OF_SUMMARY: Final = {f"{name}_ms": field for name, field in SUMMARY_FIELDS.items()}
+_SUMMARY_NAMES: Final = {f"{name}_ms": field for name, field in SUMMARY_FIELDS.items()}
 #: Part and field of a BenchmarkResult, the report's figure that it is, and the factor between them.
-_OF_REPORT: Final = (
+_REPORT_NAMES: Final = (
     ("latency_metrics", "init_ms", "init_us", US_PER_MS),
     ("latency_metrics", "first_inference_ms", "first_inference_us", US_PER_MS),
     ("latency_metrics", "average_warm_up_ms", "warmup_mean_us", US_PER_MS),
@@ -181,7 +181,7 @@ def decode_result(data: bytes) -> ToolReport:
         outcome="ok",
         **{
             name: optional_figure(getattr(result, part), field, factor)
-            for part, field, name, factor in _OF_REPORT
+            for part, field, name, factor in _REPORT_NAMES
         },  # type: ignore[arg-type]
     )
     runs = result.misc_metrics.num_runs if result.misc_metrics.HasField("num_runs") else -1
@@ -189,7 +189,7 @@ def decode_result(data: bytes) -> ToolReport:
         return report
     figures = {
         name: optional_figure(result.latency_metrics, field, US_PER_MS)
-        for field, name in _OF_SUMMARY.items()
+        for field, name in _SUMMARY_NAMES.items()
     }
     return replace(report, inference=LatencySummary(count=runs, **figures))
 

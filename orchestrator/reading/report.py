@@ -44,9 +44,9 @@ _LOG_TOLERANCE: Final = 1.5e-5
 #: LiteRT's banner has hundredths of a millisecond.
 _BANNER_TOLERANCE_US: Final = 5.01
 #: Failure codes without a cause.
-_TELLS_LITTLE: Final = frozenset({"benchmark-failed", "aborted"})
+_CAUSELESS_CODES: Final = frozenset({"benchmark-failed", "aborted"})
 #: The progress of a program by its number of "Running benchmark" lines.
-_HOW_FAR: Final = (
+_PROGRESS: Final = (
     "its warm-up hadn't begun",
     "its warm-up had begun",
     "its measurement had begun",
@@ -178,8 +178,8 @@ def build_report(
         result.inference is not None and run.inference is not None and run.mean is not None
     )
     failure = _find_failure(run, system)
-    if failure is not None and failure.code in _TELLS_LITTLE:
-        failure = _with_last_words(failure, log, system)
+    if failure is not None and failure.code in _CAUSELESS_CODES:
+        failure = _with_last_line(failure, log, system)
     outcome = "ok" if failure is None else failure.outcome
     if outcome == "failed":
         run.mean = None
@@ -194,7 +194,7 @@ def build_report(
     if file_profile is None and (log.profile_proto or log.has_profile):
         profile = _plausible_profile(_profile_in_log(log, doubts), run, doubts)
     if profile.blocks:
-        profile = _in_cycles(profile, log)
+        profile = _mark_cycles(profile, log)
         delegate = _delegate_in_profile(delegate, profile, log)
     failure = failure or _failed_setup(log, delegate)
     extra = _extra(log)
@@ -426,7 +426,7 @@ def _find_failure(run: _Run, system: SystemLog) -> Failure | None:
             if logged is not None and logged.code == "app-not-responding"
             else ""
         )
-        reason = f"stopped at its time limit; {_HOW_FAR[min(log.phases, 2)]}{hung}"
+        reason = f"stopped at its time limit; {_PROGRESS[min(log.phases, 2)]}{hung}"
         return Failure(code="timed-out", reason=reason, outcome="truncated")
     # A file that can't be mapped is named by a number: any denial of the process may explain it.
     reason_filter = (
@@ -463,7 +463,7 @@ def _find_failure(run: _Run, system: SystemLog) -> Failure | None:
     return Failure(code="no-result", reason=reason, outcome="truncated")
 
 
-def _with_last_words(failure: Failure, log: Transcript, system: SystemLog) -> Failure:
+def _with_last_line(failure: Failure, log: Transcript, system: SystemLog) -> Failure:
     """Return a failure with the abort message of its tombstone and the program's last line."""
     reason, crash = failure.reason, system.find_end(log.pid)
     if crash is not None and crash.abort_message:
@@ -567,7 +567,7 @@ def _plausible_profile(profile: OperatorProfile, run: _Run, doubts: list[str]) -
     return OperatorProfile()
 
 
-def _in_cycles(profile: OperatorProfile, log: Transcript) -> OperatorProfile:
+def _mark_cycles(profile: OperatorProfile, log: Transcript) -> OperatorProfile:
     """Mark the DSP's rows: with Hexagon profiling, the delegate's own rows are in cycles, not in
     microseconds.
     """
@@ -576,11 +576,13 @@ def _in_cycles(profile: OperatorProfile, log: Transcript) -> OperatorProfile:
     ):
         return profile
     return OperatorProfile(
-        operators=_counted(profile.operators), types=_counted(profile.types), blocks=profile.blocks
+        operators=_cycle_rows(profile.operators),
+        types=_cycle_rows(profile.types),
+        blocks=profile.blocks,
     )
 
 
-def _counted(rows: tuple[_Row, ...]) -> tuple[_Row, ...]:
+def _cycle_rows(rows: tuple[_Row, ...]) -> tuple[_Row, ...]:
     return tuple(
         dataclasses.replace(row, unit="cycles") if row.block.startswith("delegate") else row
         for row in rows

@@ -124,7 +124,7 @@ def build_models(
                 )
             outcomes = [_outcome(json.loads(line), folder) for line in done.open(encoding="utf-8")]
             reported = {outcome.name for outcome in outcomes}
-            reason = _last_words(log, process.returncode)
+            reason = _process_failure(log, process.returncode)
     except OSError as error:
         raise HostStorageError(
             f"the models can't be written to {folder}: {error.strerror}"
@@ -133,11 +133,11 @@ def build_models(
     return [*outcomes, *(FailedBuild(name=name, reason=reason) for name in missing)]
 
 
-def _last_words(log: Path, code: int) -> str:
+def _process_failure(log: Path, code: int) -> str:
     """Return a sentence with the process's exit and the end of its output."""
-    how = f"was ended by signal {-code}" if code < 0 else f"ended with code {code}"
+    exit_text = f"was ended by signal {-code}" if code < 0 else f"ended with code {code}"
     last_output = " ".join(log.read_text(encoding="utf-8", errors="replace").split())[-_TEXT_SHOWN:]
-    return f"the process with TensorFlow {how}; its last output: {last_output or 'none'}"
+    return f"the process with TensorFlow {exit_text}; its last output: {last_output or 'none'}"
 
 
 def check_order(order: BuildOrder) -> None:

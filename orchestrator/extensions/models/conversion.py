@@ -30,7 +30,7 @@ def convert(work: Path) -> None:
     """Build what ``order.json`` in a folder asks for, and report each file in ``done.jsonl``."""
     order = BuildOrder(**json.loads((work / "order.json").read_text(encoding="utf-8")))
     with (work / "done.jsonl").open("a", encoding="utf-8", buffering=1) as done:
-        for outcome in _built(order, work):
+        for outcome in _build_files(order, work):
             done.write(json.dumps(outcome) + "\n")
 
 
@@ -41,7 +41,7 @@ def _failure_entry(error: Exception, order: BuildOrder) -> dict[str, str]:
     return {"error": text[:_TEXT_SHOWN] + ("..." if len(text) > _TEXT_SHOWN else ""), "hint": hint}
 
 
-def _built(order: BuildOrder, work: Path) -> Iterator[dict[str, Any]]:
+def _build_files(order: BuildOrder, work: Path) -> Iterator[dict[str, Any]]:
     import keras
     import tensorflow as tf
 
@@ -62,7 +62,7 @@ def _built(order: BuildOrder, work: Path) -> Iterator[dict[str, Any]]:
                     if error is not None:
                         raise error
                     converter = tf.lite.TFLiteConverter.from_saved_model(str(saved))
-                    _set_up(tf, converter, order, variant, specs)
+                    _configure(tf, converter, order, variant, specs)
                     (work / f"{name}.out").write_bytes(bytes(converter.convert()))
                 except Exception as raised:  # noqa: BLE001 - nor is a variant
                     yield {"name": name, **_failure_entry(raised, order)}
@@ -109,12 +109,12 @@ def _entry(
             if isinstance(results, Mapping):
                 return dict(results)
             many = list(results) if isinstance(results, (list, tuple)) else [results]
-            called = (
+            output_names = (
                 outputs
                 if len(outputs) == len(many)
                 else [f"output_{number}" for number in range(len(many))]
             )
-            return dict(zip(called, many, strict=True))
+            return dict(zip(output_names, many, strict=True))
 
     shapes = _shapes(
         {name: list(shape) for name, (shape, _) in signature.items()}, size, batch, order
@@ -187,7 +187,7 @@ def _save(tf: Any, entry: Callable[..., Any], specs: Mapping[str, Any], folder: 
     tf.saved_model.save(module, str(folder), signatures=signatures, options=options)
 
 
-def _set_up(
+def _configure(
     tf: Any, converter: Any, order: BuildOrder, variant: str, specs: Mapping[str, Any]
 ) -> None:
     sets = tf.lite.OpsSet

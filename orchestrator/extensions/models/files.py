@@ -222,14 +222,14 @@ def _fetch_one(
         with contextlib.suppress(ModelError):  # damaged or replaced
             identify_model(target, sha256=sha256)
             return before
-    arrival = target.with_name(f".{target.name}.new")
+    draft = target.with_name(f".{target.name}.new")
     try:
         with downloader.fetched(url) as downloaded:
-            take_model(downloaded.path, arrival, label=url)
-        model = identify_model(arrival, sha256=sha256)
-        arrival.replace(target)
+            take_model(downloaded.path, draft, label=url)
+        model = identify_model(draft, sha256=sha256)
+        draft.replace(target)
     finally:
-        arrival.unlink(missing_ok=True)
+        draft.unlink(missing_ok=True)
     entry = ManifestEntry(
         name=name,
         sha256=model.sha256,

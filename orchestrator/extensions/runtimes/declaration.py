@@ -45,9 +45,9 @@ class Pattern:
         """Raise ValueError for an expression that isn't one of the simple kind."""
         if len(text) > LONGEST:
             raise ValueError(f"is an expression of {len(text)} characters; {LONGEST} are allowed")
-        if odd := _REFUSED.search(text.replace("\\\\", "")):
+        if refused := _REFUSED.search(text.replace("\\\\", "")):
             raise ValueError(
-                f"{odd[0]!r} isn't allowed in an expression here; it may have {_FEATURES}"
+                f"{refused[0]!r} isn't allowed in an expression here; it may have {_FEATURES}"
             )
         import regex
 
@@ -398,8 +398,8 @@ def file_of(section: ProgramSection) -> Path:
 
 
 #: Files that jobs brought -> how many jobs need them now.
-_lent: Counter[Path] = Counter()
-_lending: Final = threading.Lock()
+_job_files: Counter[Path] = Counter()
+_job_files_lock: Final = threading.Lock()
 
 
 @contextmanager
@@ -409,22 +409,22 @@ def lent(files: Sequence[Path]) -> Iterator[None]:
     Raises ProgramInUseError where another job uses another file of the same name, PlanError for
     a faulty file.
     """
-    with _lending:
+    with _job_files_lock:
         for path in files:
-            if any(other.stem == path.stem and other != path for other in _lent):
+            if any(other.stem == path.stem and other != path for other in _job_files):
                 raise ProgramInUseError(f"another job uses another file that declares {path.stem}")
         for path in files:
-            _lent[path] += 1
+            _job_files[path] += 1
             look_for_programs_in(path)
     try:
         for path in files:
             declared(path.stem)
         yield
     finally:
-        with _lending:
-            _lent.subtract(files)
-            for path in [path for path, jobs in _lent.items() if jobs <= 0]:
-                del _lent[path]
+        with _job_files_lock:
+            _job_files.subtract(files)
+            for path in [path for path, jobs in _job_files.items() if jobs <= 0]:
+                del _job_files[path]
                 forget_programs_in(path)
 
 

@@ -95,13 +95,13 @@ class DeclaredTool:
         self, reports: list[ToolReport], raw: RawOutput, case: Case, errors: list[tuple[str, str]]
     ) -> ToolReport:
         failed_report = next((report for report in reports if report.outcome != "ok"), None)
-        ended = end_failure(raw)
+        end = end_failure(raw)
         outcome = "failed"
         if errors and not raw.timed_out:
-            outcome = ended.outcome if ended is not None else outcome
+            outcome = end.outcome if end is not None else outcome
             code, reason = errors[0]
-        elif ended is not None:
-            outcome, code, reason = ended.outcome, ended.code, ended.reason
+        elif end is not None:
+            outcome, code, reason = end.outcome, end.code, end.reason
         elif failed_report is not None:
             outcome, code, reason = (
                 failed_report.outcome,

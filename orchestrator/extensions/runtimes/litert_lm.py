@@ -173,9 +173,9 @@ class LitertLmTool:
             name: int(count)
             for name, count in re.findall(r"--benchmark_(\w+_tokens)=(\d+)", raw.command)
         }
-        ended = _ended(report_of(process, phase, requested=case.delegate.value), raw)
+        report = _with_end_failure(report_of(process, phase, requested=case.delegate.value), raw)
         return dataclasses.replace(
-            ended, label=phase, extra={**ended.extra, "engine": _engine(raw)}
+            report, label=phase, extra={**report.extra, "engine": _engine(raw)}
         )
 
 
@@ -223,17 +223,21 @@ def _take_metrics(process: Process, raw: RawOutput) -> None:
         process.disagreements = (*process.disagreements, shortfall)
 
 
-def _ended(report: ToolReport, raw: RawOutput) -> ToolReport:
+def _with_end_failure(report: ToolReport, raw: RawOutput) -> ToolReport:
     """Return a report with the failure that the process's end shows, if any."""
-    ended = end_failure(raw)
-    is_told = report.failure_code not in {"", "no-result"} and not raw.timed_out
-    if ended is None or is_told or (report.failure_code and ended.code == "benchmark-failed"):
+    failure = end_failure(raw)
+    has_own_failure = report.failure_code not in {"", "no-result"} and not raw.timed_out
+    if (
+        failure is None
+        or has_own_failure
+        or (report.failure_code and failure.code == "benchmark-failed")
+    ):
         return report
     delegate = DelegateEvidence(requested=report.delegate.requested, lines=report.delegate.lines)
     return ToolReport(
-        outcome=ended.outcome,
-        failure_code=ended.code,
-        failure_reason=ended.reason,
+        outcome=failure.outcome,
+        failure_code=failure.code,
+        failure_reason=failure.reason,
         delegate=delegate,
         extra=report.extra,
     )

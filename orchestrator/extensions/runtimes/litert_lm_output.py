@@ -78,7 +78,7 @@ _SETTING: Final = re.compile(
 #: The last word of such a name, and the flag of a case that it is.
 _FLAGS: Final = {"tokens": "max_num_tokens", **{phase: f"{phase}_tokens" for phase in PHASES}}
 #: The programs on a phone say first what they read.
-_BEGINS: Final = re.compile(r"(?P<name>Model path|Choose backend): (?P<value>\S.*)$")
+_START: Final = re.compile(r"(?P<name>Model path|Choose backend): (?P<value>\S.*)$")
 #: What benchmark_model and LiteRT's program print and this one doesn't.
 _OTHER_PROGRAMS: Final = re.compile(
     r"(?:\w+: )?(?:STARTING!|Log parameter values verbosely: |Loaded model |Loading model from: "
@@ -246,13 +246,13 @@ class LitertLmReader:
         elif command := _COMMAND.match(text):
             self._close()
             self._current = Process(is_command=True, model=command["name"])
-        elif begin := _BEGINS.match(text):
+        elif start := _START.match(text):
             if not self._is_known and (self._current.repetitions or self._current.failures):
                 self._close()
-            if begin["name"] == "Model path":
-                self._current.model = begin["value"]
+            if start["name"] == "Model path":
+                self._current.model = start["value"]
             else:
-                self._current.backend = begin["value"].lower()
+                self._current.backend = start["value"].lower()
         elif text == _INFO:
             at_s = None
             if header is not None:
@@ -492,11 +492,11 @@ def report_of(process: Process, phase: str, *, requested: str) -> ToolReport:
 
 def _split(process: Process, phase: str) -> tuple[list[_Turns], float | None]:
     """Return the repetitions that count, and the time of a token in those before them."""
-    whole = [item.turns[phase] for item in process.repetitions if item.has_rule]
-    warmups = int(len(whole) > 1) if process.warmups is None else process.warmups
+    phase_turns = [item.turns[phase] for item in process.repetitions if item.has_rule]
+    warmups = int(len(phase_turns) > 1) if process.warmups is None else process.warmups
     before, turns = (
         [item for item in part if item.tokens and item.time_us]
-        for part in (whole[:warmups], whole[warmups:])
+        for part in (phase_turns[:warmups], phase_turns[warmups:])
     )
     return turns, before[-1].time_us / before[-1].tokens if before else None
 
@@ -581,20 +581,20 @@ def _failure(
 def _disagreements(process: Process, phase: str, measured: Sequence[_Turns]) -> tuple[str, ...]:
     disagreements = list(process.disagreements)
     requested_tokens = process.asked.get(f"{phase}_tokens")
-    silent = sum(
+    missing = sum(
         not (item.turns[phase].tokens and item.turns[phase].time_us) for item in process.repetitions
     )
-    if silent and measured:
-        disagreements.append(f"{silent} of {len(process.repetitions)} repetitions have no {phase}")
+    if missing and measured:
+        disagreements.append(f"{missing} of {len(process.repetitions)} repetitions have no {phase}")
     if requested_tokens and (
-        short := [item.tokens for item in measured if item.tokens != requested_tokens]
+        other_counts := [item.tokens for item in measured if item.tokens != requested_tokens]
     ):
         disagreements.append(
-            f"{phase} was of {short[0]} tokens, {requested_tokens} were requested: the figure is for another context"
+            f"{phase} was of {other_counts[0]} tokens, {requested_tokens} were requested: the figure is for another context"
         )
-    if several := [item.count for item in measured if item.count > 1]:
+    if turn_counts := [item.count for item in measured if item.count > 1]:
         disagreements.append(
-            f"{several[0]} {phase} turns in one repetition: the figure isn't comparable with that of one turn"
+            f"{turn_counts[0]} {phase} turns in one repetition: the figure isn't comparable with that of one turn"
         )
     context = process.asked.get("max_num_tokens")
     total_tokens = sum(process.asked.get(f"{name}_tokens", 0) for name in PHASES)

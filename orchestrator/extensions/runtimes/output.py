@@ -164,9 +164,9 @@ class DeclaredReader:
                 return
             self._take(line.does, dict(match), line.code, text)
             return
-        if (ended := system_failure(text)) is not None:
+        if (system_end := system_failure(text)) is not None:
             self._process.is_over = True
-            self._take("fail", {}, ended.code, text)
+            self._take("fail", {}, system_end.code, text)
             return
         for number, rule in enumerate(self._section.ran_on):
             if rule.line is not None and (groups := rule.line.find(text)) is not None:
@@ -244,15 +244,15 @@ class DeclaredReader:
         self._early_placements = {}
         if len(process.rows) >= _MOST_RESULTS:
             return
-        whole = {**process.context, **fields}
+        all_fields = {**process.context, **fields}
         for name, pattern in self._section.split.items():
-            value = whole.get(name)
+            value = all_fields.get(name)
             if isinstance(value, str) and (groups := pattern.find(value)) is not None:
-                whole |= {key: value for key, value in groups.items() if key not in whole}
+                all_fields |= {key: value for key, value in groups.items() if key not in all_fields}
         error = process.errors[0] if process.errors else None
         plain = tuple(name for name in columns if name not in self._section.split)
         process.rows.append(
-            ResultRow(process, whole, dict(process.placements), error, plain, is_of_table)
+            ResultRow(process, all_fields, dict(process.placements), error, plain, is_of_table)
         )
 
     def _takes_table(self, text: str, *, is_cut: bool) -> bool:
@@ -385,8 +385,8 @@ def declared_reports(buffer: Buffer, lines: Callable[[Buffer], Iterable[Line]]) 
             readers[key].feed(line.raw, is_cut=line.is_cut)
     reports_by_program: list[list[ToolReport]] = []
     for section, _, readers in sections:
-        telling = [reader for reader in readers.values() if reader.has_program_lines]
-        of_all = [reports_of(reader, section) for reader in telling or readers.values()]
+        active_readers = [reader for reader in readers.values() if reader.has_program_lines]
+        of_all = [reports_of(reader, section) for reader in active_readers or readers.values()]
         reports_by_program.append([each for reports in of_all for each in reports])
     # A text with results of one program may mention another.
     results = [
@@ -458,17 +458,17 @@ def reports_of(
         reports += process_reports
         is_of_another = not process.is_begun and any(other.rows for other in reader.processes)
         if process.errors and not is_of_another and not any(row.error for row in process.rows):
-            ended = ("failed", *process.errors[0])
+            failure = ("failed", *process.errors[0])
         elif process.is_cut:
-            ended = ("truncated", "no-result", "the output is cut off")
+            failure = ("truncated", "no-result", "the output is cut off")
         elif process.is_begun and not process_reports:
-            ended = ("failed", "no-result", "no result was printed")
+            failure = ("failed", "no-result", "no result was printed")
         else:
             continue
         report = ToolReport(
-            outcome=ended[0],
-            failure_code=ended[1],
-            failure_reason=ended[2],
+            outcome=failure[0],
+            failure_code=failure[1],
+            failure_reason=failure[2],
             delegate=DelegateEvidence(requested=requested),
             extra={"program": section.name},
         )
@@ -481,7 +481,7 @@ def _report(
 ) -> ToolReport:
     fields = row.fields
     latency: dict[str, float | None] = {
-        name: _first(fields, ways) for name, ways in result.latency.items()
+        name: _first_figure(fields, measures) for name, measures in result.latency.items()
     }
     samples = _samples(fields, result)
     count = next(
@@ -516,13 +516,13 @@ def _report(
     report = ToolReport(
         outcome="ok",
         label=label,
-        init_us=_first(fields, result.init) or None,
-        first_inference_us=_first(fields, result.first_inference),
+        init_us=_first_figure(fields, result.init) or None,
+        first_inference_us=_first_figure(fields, result.first_inference),
         inference_mean_us=latency.get("mean"),
         inference=LatencySummary(
             count=count, **{f"{name}_us": value for name, value in latency.items()}
         ),
-        peak_memory_mib=_first(fields, result.peak_memory),
+        peak_memory_mib=_first_figure(fields, result.peak_memory),
         delegate=delegate,
         disagreements=disagreements,
         extra=_extra(row, section, result, samples),
@@ -570,13 +570,13 @@ def _in_us(number: float, measure: MeasureSection, divisor: float) -> float | No
     return float(f"{number * _UNITS[measure.unit] / divisor:.12g}")
 
 
-def _first(fields: Fields, ways: Iterable[MeasureSection]) -> float | None:
+def _first_figure(fields: Fields, measures: Iterable[MeasureSection]) -> float | None:
     """Return a figure from the first measure whose fields are present."""
-    for way in ways:
-        number, divisor = _number(fields.get(way.field)), _divisor(fields, way)
-        less = _number(fields.get(way.minus)) if way.minus is not None else 0.0
-        if number is not None and less is not None and divisor:
-            return _in_us(number - less, way, divisor)
+    for measure in measures:
+        number, divisor = _number(fields.get(measure.field)), _divisor(fields, measure)
+        subtrahend = _number(fields.get(measure.minus)) if measure.minus is not None else 0.0
+        if number is not None and subtrahend is not None and divisor:
+            return _in_us(number - subtrahend, measure, divisor)
     return None
 
 
@@ -586,32 +586,32 @@ def _resolution_us(fields: Fields, result: ResultSection) -> float | None:
     """
     if result.resolution_ms is not None:
         return result.resolution_ms * US_PER_MS
-    ways = [result.samples] if result.samples is not None else []
-    ways += [*result.latency.get("median", ()), *result.latency.get("mean", ())]
-    for way in ways:
-        value, divisor = fields.get(way.field), _divisor(fields, way)
+    measures = [result.samples] if result.samples is not None else []
+    measures += [*result.latency.get("median", ()), *result.latency.get("mean", ())]
+    for measure in measures:
+        value, divisor = fields.get(measure.field), _divisor(fields, measure)
         printed = [value] if isinstance(value, str) else value or []
         if printed and divisor and all(text.replace(".", "", 1).isdecimal() for text in printed):
             step = 10.0 ** -max(len(text.partition(".")[2]) for text in printed)
             median = statistics.median(map(float, printed))
-            if way.unit == "1/s":
+            if measure.unit == "1/s":
                 return US_PER_S * step / median**2 / divisor if median > 0 else None
-            return _in_us(step, way, divisor)
+            return _in_us(step, measure, divisor)
     return None
 
 
 def _samples(fields: Fields, result: ResultSection) -> list[float]:
-    way = result.samples
-    values = fields.get(way.field) if way is not None else None
-    if way is None or not isinstance(values, list):
+    measure = result.samples
+    values = fields.get(measure.field) if measure is not None else None
+    if measure is None or not isinstance(values, list):
         return []
-    divisor = _divisor(fields, way)
+    divisor = _divisor(fields, measure)
     numbers = [_number(value) for value in values]
     if not divisor or not numbers or any(number is None for number in numbers):
         return []
-    times_us = [_in_us(number, way, divisor) for number in numbers if number is not None]
+    times_us = [_in_us(number, measure, divisor) for number in numbers if number is not None]
     positive_us = [number for number in times_us if number is not None and number > 0]
-    return positive_us[way.drop_first :] or positive_us
+    return positive_us[measure.drop_first :] or positive_us
 
 
 def _sample_statistics(samples: Sequence[float]) -> dict[str, float | None]:
@@ -639,7 +639,7 @@ def _extra(
     resolution_us = _resolution_us(fields, result)
     if resolution_us is not None:
         extra["resolution_us"] = resolution_us
-    if (first := _first(fields, result.first_token)) is not None:
+    if (first := _first_figure(fields, result.first_token)) is not None:
         extra["first_token_us"] = first
     for name in dict.fromkeys((*result.keep, *row.columns)):
         if isinstance(value := fields.get(name), str):

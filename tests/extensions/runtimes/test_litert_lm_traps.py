@@ -191,7 +191,7 @@ def test_the_first_token_is_derived_and_the_first_repetition_warms_up() -> None:
         (
             THREE.replace("Processed 16 tokens", "Processed 9 tokens"),
             WRITTEN,
-            "decode was of 9 tokens, 16 were asked",
+            "decode was of 9 tokens, 16 were requested",
         ),
         (
             CREATED,
