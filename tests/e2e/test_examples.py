@@ -104,7 +104,7 @@ def test_a_plan_is_begun_with_for_the_attached_phones_and_can_be_run(
     assert shown["devices"]["chosen"] == list(lab.serials)
     again = lab.cli("plan init", own, "--out", plan)
     assert again.exit_code == 2
-    assert "is there already" in again.stderr
+    assert "exists already" in again.stderr
     assert plan.read_text("utf-8") == text
 
 

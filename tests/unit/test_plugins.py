@@ -84,7 +84,7 @@ def test_an_exporter_is_known_by_its_name_and_by_the_ending_of_a_file(benchfarm:
     assert {"serial", "model", "latency_us", "is_virtual"} == json.loads(
         lines.splitlines()[0]
     ).keys()
-    assert "there already" in benchfarm("export", "--format", "acme-lines", code=2)
+    assert "exists already" in benchfarm("export", "--format", "acme-lines", code=2)
     assert "the ending is of the format acme-lines" in benchfarm(
         "export", "-f", "json", "-o", "x.acme-lines", code=2
     )

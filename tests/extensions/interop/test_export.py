@@ -555,7 +555,7 @@ def test_a_text_of_unknown_origin_is_imported_as_parse_reads_it_and_called_so(tm
         assert "1 were there already" in cli("import", same).ok().stdout
     both = Cli(home=tmp_path / "both")("import", log, renamed)
     assert both.ok().stdout.count("1 were there already") == 1
-    assert "1 run read again, 0 changed" in cli("results", "reparse").ok().stdout
+    assert "1 run parsed again, 0 changed" in cli("results", "reparse").ok().stdout
 
 
 REPLACED = "Replacing {} node(s) with delegate ({}) node, yielding 2 partitions for subgraph 0 ()."
@@ -603,7 +603,7 @@ def test_nothing_is_overwritten_without_force_and_each_format_has_a_name_of_its_
     ]
     assert (tmp_path / "benchfarm-bundle.zip").read_bytes() == whole
     for words in ((), ("--format", "csv"), ("--out", "benchfarm-bundle.zip")):
-        assert "is there already" in export("export", *words).ended_with(2).said
+        assert "exists already" in export("export", *words).ended_with(2).said
     assert (tmp_path / "benchfarm-bundle.zip").read_bytes() == whole
     (tmp_path / "benchfarm-bundle.zip").write_bytes(b"old")
     (tmp_path / "benchfarm-results.csv").write_bytes(b"old")
