@@ -74,7 +74,7 @@ _KEYWORD: Final = inspect.Parameter.KEYWORD_ONLY
 _loaded: set[str] = set()
 
 
-_FIRST_SECTIONS: Final = ("Measure", "Look", "Results", "Compare")
+_FIRST_SECTIONS: Final = ("Measure", "Inspect", "Results", "Compare")
 
 
 @functools.cache
