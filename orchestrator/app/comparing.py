@@ -215,7 +215,7 @@ def _within_campaigns(
             )
     names = (f"{rule.axis} {words[0]}", f"{rule.axis} {words[1]}")
     compared = {item.campaign_id: None for side in sides for item in side}
-    notes = runs_left(*filter(None, map(workspace.store.campaign, compared)))
+    notes = resume_notes(*filter(None, map(workspace.store.campaign, compared)))
     return replace(_compared(workspace, (sides[0], sides[1]), rule, names), notes=notes)
 
 
