@@ -133,7 +133,11 @@ def reparse(
             continue
         reviewed += 1
         assert reread.report is not None, "reading always makes one"
-        if (reread.report, reread.verdict, reread.outcome) != (run.report, run.verdict, run.outcome):
+        if (reread.report, reread.verdict, reread.outcome) != (
+            run.report,
+            run.verdict,
+            run.outcome,
+        ):
             store.replace_reading(reread)
             changed.append(run.run_id)
     # Runs from before doubts were stored, and checks that read otherwise now.
@@ -231,12 +235,16 @@ def import_runs(
         builds=list(batch.builds.values()),
     )
     store.append_runs(records)
-    return ImportResult(campaign=finished, runs=tuple(records), known=len(batch.runs) - len(records))
+    return ImportResult(
+        campaign=finished, runs=tuple(records), known=len(batch.runs) - len(records)
+    )
 
 
 def told_by(report: ToolReport) -> str:
     """Return all that a report says but below which headings of its text it stands."""
-    extra = {name: value for name, value in report.extra.items() if name not in {"title", "heading"}}
+    extra = {
+        name: value for name, value in report.extra.items() if name not in {"title", "heading"}
+    }
     return repr(replace(report, extra=extra))
 
 

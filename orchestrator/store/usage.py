@@ -219,7 +219,9 @@ class Usage(Runs):
                     ).order_by(RUNS.c.started_at)
                 ).all()
                 for campaign_no, serial in {
-                    (row.campaign_no, row.serial) for rows in rows_by_series.values() for row in rows
+                    (row.campaign_no, row.serial)
+                    for rows in rows_by_series.values()
+                    for row in rows
                 }
             }
         return {
