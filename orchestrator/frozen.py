@@ -1,4 +1,4 @@
-"""What all records are: frozen, without room for further attributes, their fields given by name."""
+"""The decorator of all records: frozen, without further attributes, with fields by keyword."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the data files that come with benchfarm are, in a wheel and in a checkout."""
+"""The folders of the data files that come with benchfarm, in a wheel and in a checkout."""
 
 from __future__ import annotations
 

@@ -327,7 +327,7 @@ class Tool(Protocol):
 
     @property
     def name(self) -> ToolName:
-        """Which program."""
+        """The program."""
 
     def run(
         self,

@@ -42,7 +42,7 @@ class Answer:
 
     @property
     def stdout(self) -> bytes:
-        """What all scripts printed."""
+        """The output of all scripts."""
         return b"".join(self.sections.values())
 
     def text(self, name: str) -> str:
@@ -72,9 +72,9 @@ def framed(scripts: Mapping[str, str]) -> str:
         f'echo; echo "{mark()}{name}"\n{{\n{script}\n}} </dev/null\n'
         for name, script in scripts.items()
     )
-    # However the shell ends, it says so; a mark begins a line even where the output before it
-    # didn't end its own. Not of one that is told to end: some run the trap of EXIT then, and exit
-    # with 0.
+    # The trap prints the last mark however the shell ends; a mark begins a line even if the output
+    # before it has no line end. SIGTERM removes it first: some shells run the trap of EXIT then, and
+    # exit with 0.
     traps = f"trap 'echo; echo \"{mark()}{_END}\"' EXIT\ntrap 'trap - EXIT; exit 143' TERM\n"
     return traps + "".join(sections)
 

@@ -47,14 +47,14 @@ class Release:
     #: For which it was fetched; else those that it is built for, empty text for one that runs
     #: everywhere.
     abis: tuple[str, ...]
-    #: Which release it is, as the address or the user says: ``2.1.0``, ``latest 2026-11-21``; empty
+    #: Which release it is, from the address or the user: ``2.1.0``, ``latest 2026-11-21``; empty
     #: when unknown.
     tag: str
     seen_at: datetime
     #: The program first.
     files: tuple[ReleaseFile, ...]
     tool: ToolName
-    #: What the program says about itself.
+    #: The program's facts.
     built_for: tuple[str, ...]
     version: str
     package: str

@@ -55,7 +55,7 @@ class Downloaded:
     """A complete file, which the caller must move or copy."""
 
     path: Path
-    #: As the server says it; empty where it doesn't.
+    #: From the server; empty where it sends none.
     last_modified: str
 
 
@@ -265,7 +265,7 @@ def fetch_build(
         release = library.register(
             spec.name, files, tag=_tag(url, program.last_modified), abi=spec.abi
         )
-    # Only what came from the same address says whether that address has changed.
+    # Only a release from the same address shows whether that address's content has changed.
     is_new = in_use is None or in_use.program.url != release.program.url
     changed = in_use is not None and not is_new and in_use.release_id != release.release_id
     return Fetched(

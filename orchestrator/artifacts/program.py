@@ -20,7 +20,7 @@ from orchestrator.errors import ArtifactError
 from orchestrator.records.build_spec import BuildSpec
 from orchestrator.records.device import DeviceKind
 
-#: Flags and words of every benchmark program of TFLite and LiteRT: one of them stands in the file
+#: Flags and words of every benchmark program of TFLite and LiteRT: one of them is in the file
 #: of each.
 _WORDS: Final = (
     b"Inference timings in us",

@@ -1,4 +1,4 @@
-"""What people write, validated: plans, device profiles, builds.
+"""Validates the files that people write: plans, device profiles, builds.
 
 Every fault of a file is told at once.
 """

@@ -28,7 +28,7 @@ from orchestrator.units import counted
 
 FILE_BYTES_MAX: Final = 1_000_000
 _DEPTH_MAX: Final = 32
-#: Values of a file, those of an alias as often as it stands there.
+#: Values of a file, those of an alias once for each use.
 _VALUES_MAX: Final = 100_000
 
 Value = str | list["Value"] | dict[str, "Value"]

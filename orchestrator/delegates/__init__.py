@@ -68,8 +68,8 @@ class Delegate:
     is_on_dsp: bool = False
     #: Whether these flags make its figures half precision.
     is_half: Callable[[Mapping[str, str]], bool] = lambda flags: False
-    #: The flags that make it keep what it compiles or packs, for a folder and a model's token;
-    #: None: it keeps nothing.
+    #: The flags that make it cache what it compiles or packs, for a folder and a model's token;
+    #: None: it has no cache.
     cache_flags: Callable[[str, str], Mapping[str, str]] | None = None
     #: Whether the output shows that it used its cache.
     reports_cache: bool = False

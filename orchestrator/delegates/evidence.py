@@ -359,14 +359,14 @@ class DelegateRequest:
     ignored: tuple[str, ...] = ()
     #: Whether the output shows that XNNPACK was switched off, or is of a time before it.
     xnnpack_off: bool = False
-    #: Which of the model's signatures ran, "" where nothing says it.
+    #: The model's signature that ran, "" if unknown.
     signature: str = ""
 
 
 class Printed(Protocol):
     """The parts of a run's output that show which delegate was requested."""
 
-    #: The heading that somebody put over a paste; believed only where nothing else says anything.
+    #: The heading above a paste; it counts only without other evidence.
     title: str
     #: Of the command line, and whether a part of it was left out.
     flags: dict[str, str]
@@ -381,7 +381,7 @@ class Printed(Protocol):
 
     @property
     def signature(self) -> str:
-        """Which of the model's signatures ran, "" where nothing says it."""
+        """The model's signature that ran, "" if unknown."""
 
 
 def read_request(log: Printed) -> DelegateRequest:
@@ -391,7 +391,7 @@ def read_request(log: Printed) -> DelegateRequest:
     flags, echoed, clues, is_litert = log.flags, log.echoed, log.delegates, log.is_litert
     values = dict(flags)
     accelerator = ""
-    # What isn't set is echoed too where all parameters are, which the first one says.
+    # If the first echoed parameter says that all are echoed, unset ones are too.
     is_verbose = (
         values.get("verbose", "").lower() in {"true", "1"} if flags else "Num threads" in echoed
     )

@@ -83,7 +83,7 @@ _GPU: Final = frozenset({"gpu", "metal"})
 
 @frozen
 class RuntimeNodes:
-    """Where every node of a model was put: the ground truth of delegation."""
+    """The delegate of each node of a model: the ground truth of delegation."""
 
     shares: tuple[DelegateShare, ...]
     total_nodes: int

@@ -1,1 +1,1 @@
-"""What a .tflite file holds, and building sample models."""
+"""Facts of .tflite files, references for their outputs, and the sample models."""

@@ -439,7 +439,7 @@ def _precision(subgraphs: Sequence[_Subgraph]) -> str:
 
 
 def _computed_kinds(subgraph: _Subgraph) -> Iterator[str]:
-    #: Constants that are stored small and widened before use: result -> what it is widened from.
+    #: Constants that are stored small and widened before use: result -> the stored constant.
     widened = {
         id(operator.outputs[0]): stored
         for operator in subgraph.operators

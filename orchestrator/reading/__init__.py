@@ -1,1 +1,1 @@
-"""What one process of a benchmark program printed and wrote, read as one run."""
+"""Reads the output and files of one process of a benchmark program as one run."""

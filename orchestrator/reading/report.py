@@ -204,8 +204,8 @@ def build_report(
         outcome=outcome,
         failure_code=failure.code if failure else "",
         failure_reason=failure.reason if failure else "",
-        # The session's line has six digits: from a second up it isn't what the result line would
-        # have said.
+        # The session's line has six digits: from a second up it differs from the result line's
+        # figure.
         init_us=_first(log.timings.get("init"), session, log.banner.get("init"), result.init_us),
         first_inference_us=_first(
             _first_us(run), log.banner.get("warmup_first"), result.first_inference_us

@@ -33,7 +33,7 @@ _TEXT_SHOWN: Final = 600
 
 @frozen
 class BuildOrder:
-    """What to build: every variant of every batch and size."""
+    """An order of models: every variant of every batch and size."""
 
     #: A name of ``NAMES``, a SavedModel folder, or a .keras or .h5 file.
     source: str

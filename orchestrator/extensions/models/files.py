@@ -49,7 +49,7 @@ Folder = Annotated[
 
 @frozen
 class BuildRequest:
-    """Which models are built, and where to."""
+    """The models to build, and their folder."""
 
     sources: Annotated[
         Texts, arg("Name, SavedModel folder, or .keras or .h5 file.", metavar="SOURCE...")

@@ -243,7 +243,7 @@ class TableSection(Section):
 
 
 class RanOnSection(Section):
-    """What shows where the operators ran: a line, fields of the result, or both."""
+    """Evidence of where the operators ran: a line, fields of the result, or both."""
 
     is_: Annotated[DelegateName, Field(alias="is")]
     line: Expression | None = None
@@ -262,15 +262,15 @@ class ProgramSection(Section):
         tuple[Annotated[Text, _matching(re.compile(r"\.[a-z0-9]{1,12}"), "a file's ending")], ...]
     ] = ()
     argv: tuple[Text, ...] = ()
-    #: What stands behind the words of the delegate and the figure.
+    #: Words after those of the delegate and the figure.
     operands: tuple[Text, ...] = ()
     parameters: dict[Name, ParameterSection] = Field(default_factory=dict)
     figures: dict[Name, VariantSection] = Field(default_factory=dict)
     delegates: dict[DelegateName, VariantSection] = Field(default_factory=dict)
     #: ``stdout``, ``stderr``, ``logcat:TAG``, read in this order.
     streams: Annotated[OneOrMany[tuple[Stream, ...]], AfterValidator(unique)] = ("stdout", "stderr")
-    #: Fields in which the program repeats what it was asked for, and the parameters (or what is
-    #: given) that they are.
+    #: Fields in which the program echoes its settings -> their parameters or standard
+    #: placeholders.
     echo: dict[FieldName, Name] = Field(default_factory=dict)
     #: One of these words is in every text of the program.
     marks: Annotated[OneOrMany[tuple[Text, ...]], SOME]
@@ -283,7 +283,7 @@ class ProgramSection(Section):
 
     @property
     def tool(self) -> ToolName:
-        """What a plan's cases call it."""
+        """Its name in a plan's cases."""
         return ToolName(f"{DECLARED}{self.name}")
 
     def names_in(self, text: str) -> list[str]:

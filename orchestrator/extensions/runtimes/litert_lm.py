@@ -395,8 +395,8 @@ def _figures(delegate: Delegate, plan_flags: Option) -> tuple[Option, ...]:
     return tuple((*usual, (FIGURE, phase)) for phase in PHASES)
 
 
-#: The flags of a plan for a language model: name, type, what it is without being set, the values
-#: that it may have, and what it does.
+#: The flags of a plan for a language model: name, type, default, the allowed
+#: values, and the meaning.
 _OWN_FLAGS: Final = (
     ("prefill_tokens", "int32", TOKENS["prefill_tokens"], (), "tokens of the prompt"),
     ("decode_tokens", "int32", TOKENS["decode_tokens"], (), "tokens of the answer"),
@@ -443,7 +443,7 @@ _FLAGS: Final = FlagSchema(
         for name, kind, default, choices, meaning in (*_OWN_FLAGS, *_ENGINE_FLAGS)
     }
 )
-#: What a number of tokens or repetitions may be; and the values of flags whose type says too little.
+#: Allowed numbers of tokens or repetitions; and of flags whose type allows too much.
 _COUNT: Final = (
     re.compile(r"0*[1-9]\d{0,5}|1000000", re.ASCII),
     "a whole number from 1 to 1000000",

@@ -1,4 +1,4 @@
-"""What LiteRT-LM prints and writes: ``litert_lm_main``, ``litert_lm_advanced_main`` and the command
+"""Reads the output of LiteRT-LM: ``litert_lm_main``, ``litert_lm_advanced_main`` and the command
 ``litert-lm benchmark``.
 
 A process reads a prompt (prefill) and writes an answer (decode), once or several times on one
@@ -140,7 +140,7 @@ class Repetition:
     #: The sum of the init phases; the same in all repetitions of an engine.
     init_us: float | None = None
     first_token_us: float | None = None
-    #: Whether a rule was printed, which stands before the results, or a log names who printed them:
+    #: Whether a rule was printed before the results, or a log's header names their source:
     #: a model's answer may look like results.
     has_rule: bool = False
     #: When it was printed, in seconds since midnight.
@@ -161,10 +161,10 @@ class Process:
     is_command: bool = False
     model: str = ""
     backend: str = ""
-    #: How many tokens were asked for, by the names of a case's flags.
+    #: The requested numbers of tokens, by the names of a case's flags.
     asked: dict[str, int] = field(default_factory=dict)
     cache: str = ""
-    #: Whether a smaller model guesses tokens ahead; "auto": as the model says.
+    #: Whether a smaller model guesses tokens ahead; "auto": the model's default.
     speculative: str = ""
     repetitions: list[Repetition] = field(default_factory=list)
     #: The command's results: tokens per second by phase, and seconds.

@@ -1,4 +1,4 @@
-"""What declared programs print, read as their files say (declaration.py).
+"""Reads the output of declared programs as their files describe (declaration.py).
 
 Lines become fields, fields become results, results become reports. A figure that follows an error
 of the same process is no result, nor is one whose line was cut off inside it.
@@ -68,7 +68,7 @@ _FEWEST_FOR_P95: Final = 20
 
 @dataclass(slots=True)
 class Process:
-    """What holds for all results of one process."""
+    """The state of one process: its rows, and the fields that are common to all of them."""
 
     context: Fields = field(default_factory=dict)
     #: Rule of ``ran_on`` -> its last line so far.
@@ -80,7 +80,7 @@ class Process:
     rows: list[ResultRow] = field(default_factory=list)
     #: Whether a system line reports its end; output after that is another process's.
     is_over: bool = False
-    #: Whether a result was begun: its table's head, or what stands before it.
+    #: Whether a result was begun: its table's head, or a line before it.
     is_begun: bool = False
     is_cut: bool = False
 
@@ -676,7 +676,7 @@ def _delegate_evidence(
         truth, actual = DelegateTruth.NONE, DelegateName.CPU
     elif requested:
         truth = extent_of(requested, actual.value, delegated, total)
-        # The line alone says that it ran there.
+        # The line alone shows that it ran there.
         truth = DelegateTruth.FULL if truth is DelegateTruth.UNKNOWN else truth
     return DelegateEvidence(
         requested=requested,
