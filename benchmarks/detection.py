@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 
 from benchfarm_virtual.farm import VirtualLab
-from orchestrator.devices.adb_server import OwnServer
+from orchestrator.devices.adb_server import PrivateAdbServer
 from orchestrator.devices.phone import AdbDevice
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -29,7 +29,7 @@ def main(runs: int = 240, speed: float = 12.0) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         environ = {**os.environ, "HOME": name}
-        server = OwnServer(folder / "adb", setting="", environ=environ, usb=False)
+        server = PrivateAdbServer(folder / "adb", setting="", environ=environ, usb=False)
         server.revive()
         totals: dict[str, Tally] = {}
         try:

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from benchfarm_virtual.lab import start_lab, stop_lab
 from benchfarm_virtual.spec import PhoneSpec
-from orchestrator.devices.adb_server import OwnServer, find_adb
+from orchestrator.devices.adb_server import PrivateAdbServer, find_adb
 from orchestrator.devices.link import PhoneLink
 
 TARGET = "/data/local/tmp/pushed"
@@ -36,7 +36,7 @@ def main(megabytes: int = 200, rounds: int = 7) -> None:
         source.write_bytes(secrets.token_bytes(megabytes * 1_000_000))
         environ = {**os.environ, "HOME": name}
         binary = find_adb()
-        server = OwnServer(folder / "adb", setting=str(binary), environ=environ, usb=False)
+        server = PrivateAdbServer(folder / "adb", setting=str(binary), environ=environ, usb=False)
         server.revive()
         try:
             lab = start_lab(

@@ -82,7 +82,7 @@ class Deadline:
             )
 
 
-def zone_of(name: str) -> ZoneInfo | None:
+def find_zone(name: str) -> ZoneInfo | None:
     """Return the time zone of a name such as ``Europe/Berlin``, None for an unknown one."""
     try:
         return ZoneInfo(name)
@@ -90,14 +90,14 @@ def zone_of(name: str) -> ZoneInfo | None:
         return None
 
 
-def own_timezone() -> str:
+def local_timezone() -> str:
     """Return the name of this computer's time zone.
 
     If its settings don't name it, the zone of its present offset (``Etc/GMT-2`` is east of
     Greenwich), or UTC if that isn't in whole hours.
     """
     name = os.environ.get("TZ", "").removeprefix(":")
-    if zone_of(name) is not None:
+    if find_zone(name) is not None:
         return name
     with suppress(OSError):
         name = str(Path("/etc/localtime").readlink()).rpartition("zoneinfo/")[2]
@@ -109,12 +109,12 @@ def own_timezone() -> str:
             return name
     hours, rest = divmod(datetime.now().astimezone().utcoffset() or timedelta(), timedelta(hours=1))
     name = f"Etc/GMT{-hours:+d}"
-    return name if hours and not rest and zone_of(name) is not None else "UTC"
+    return name if hours and not rest and find_zone(name) is not None else "UTC"
 
 
 def _is_local_zone(name: str) -> bool:
     """Whether a zone's offsets are this computer's: $TZ may set others without naming a zone."""
-    zone = zone_of(name)
+    zone = find_zone(name)
     moments = [datetime(datetime.now(UTC).year, month, 1, tzinfo=UTC) for month in (1, 7)]
     return zone is not None and all(
         moment.astimezone(zone).utcoffset() == moment.astimezone().utcoffset() for moment in moments

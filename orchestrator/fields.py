@@ -156,7 +156,7 @@ def unique(values: tuple[ItemT, ...]) -> tuple[ItemT, ...]:
     return values
 
 
-def not_one_of(word: str, words: Iterable[str]) -> str:
+def unknown_word_message(word: str, words: Iterable[str]) -> str:
     """Return the message for a word that isn't one of ``words``."""
     names = list(words)
     hint = nearest(word, names)

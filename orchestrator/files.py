@@ -115,7 +115,7 @@ class BothEnds:
         )
 
 
-def own_temporary() -> Path | None:
+def private_tmp_folder() -> Path | None:
     """Return this user's private folder in /tmp, for files of the computer rather than of a home.
 
     None if it can't be made, or isn't private: anybody can create it, or a link, before.
@@ -139,7 +139,7 @@ def is_private(folder: Path) -> bool:
     )
 
 
-def draft_of(path: Path) -> Path:
+def draft_path(path: Path) -> Path:
     """Return a unique path beside a file, for writing it before it is renamed.
 
     Numbers of threads and processes aren't unique: containers that share a folder have the same ones.
@@ -161,7 +161,7 @@ def write_whole(
     The file, and a folder that has to be made, are accessible to this user only, unless it isn't
     ``is_private``. ``is_durable``: survives a power failure. Raises OSError.
     """
-    draft = draft_of(path)
+    draft = draft_path(path)
     try:
         make_private(path.parent) if is_private else path.parent.mkdir(parents=True, exist_ok=True)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
@@ -193,8 +193,8 @@ def _is_stream(path: Path) -> bool:
     return os.path.exists(path) and not os.path.isfile(path)  # noqa: PTH110, PTH113
 
 
-def _named_by(path: Path) -> Path:
-    """Return what a link leads to: it stays a link."""
+def _link_target(path: Path) -> Path:
+    """Return the file that a link leads to: the link stays."""
     return Path(os.path.realpath(path))
 
 
@@ -224,7 +224,7 @@ def write_file(
             with path.open("wb") as file:
                 _write(file, data)
         else:
-            write_whole(_named_by(path), data, is_private=False)
+            write_whole(_link_target(path), data, is_private=False)
     except OSError as error:
         raise unwritable(path, error) from error
 
@@ -258,6 +258,6 @@ def check_writable(path: Path, *, makes_folder: bool = False) -> None:
     """
     check_folder(path, makes_folder=makes_folder)
     if not _is_stream(path):
-        probe = draft_of(_named_by(path))
+        probe = draft_path(_link_target(path))
         write_file(probe, b"", makes_folder=makes_folder)
         probe.unlink()

@@ -18,14 +18,14 @@ DataFolder = Literal["reports", "apk_builds", "device_profiles", "docs"]
 _programs: list[Path] = []
 
 
-def look_for_programs_in(place: Path) -> None:
+def add_program_place(place: Path) -> None:
     """Add a file or folder of declared programs; the one added last comes first."""
     if place in _programs:
         _programs.remove(place)
     _programs.insert(0, place)
 
 
-def forget_programs_in(place: Path) -> None:
+def remove_program_place(place: Path) -> None:
     """Remove a file or folder of declared programs."""
     if place in _programs:
         _programs.remove(place)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from orchestrator.app.exchange import ExportRequest, ImportRequest
     from orchestrator.app.workspace import Workspace
     from orchestrator.cli.output import CommandResult
-    from orchestrator.ports import Device, Seen
+    from orchestrator.ports import Device, ListedPhone
     from orchestrator.programs import Program
     from orchestrator.reading.lines import Buffer, Line
     from orchestrator.records.campaign import Campaign
@@ -115,10 +115,10 @@ class DeviceSource:
     title: str
     #: Returns the attached devices, usable or not; none, without delay, where this computer can't
     #: have any. Raises DeviceError, which is reported; other devices stay usable.
-    attached: Callable[[Settings], Sequence[Seen]]
+    attached: Callable[[Settings], Sequence[ListedPhone]]
     #: Opens a usable device; a device that is a ``ports.CheckedDevice`` can be checked by
     #: ``benchfarm device check``. Raises DeviceError kinds.
-    open: Callable[[Workspace, Seen], Device]
+    open: Callable[[Workspace, ListedPhone], Device]
     #: Returns the problem of this computer with such devices, and the next step, for
     #: ``benchfarm doctor``; empty texts for none.
     lacking: Callable[[Settings], tuple[str, str]] = _no_problem

@@ -65,7 +65,7 @@ if TYPE_CHECKING:
         ProgramSource,
         Receiver,
     )
-    from orchestrator.ports import Change, CheckResult, Device, PhoneCheck, Seen
+    from orchestrator.ports import Change, CheckResult, Device, PhoneCheck, ListedPhone
     from orchestrator.programs import Program
     from orchestrator.programs.running import run_and_collect
     from orchestrator.records.case import Pass
@@ -102,7 +102,7 @@ __all__ = [
     "ProgramSource",
     "Receiver",
     "Repetition",
-    "Seen",
+    "ListedPhone",
     "Settings",
     "Table",
     "Texts",
@@ -144,7 +144,7 @@ _HOMES: Final = {
         "devices.host": "HostDevice",
         "engine.reread": "ForeignRun ImportBatch",
         "passes.specification": "Figure PassSpec Repetition as_printed no_findings plainly",
-        "ports": "Change CheckResult Device PhoneCheck Seen",
+        "ports": "Change CheckResult Device PhoneCheck ListedPhone",
         "programs": "Program",
         "programs.running": "run_and_collect",
         "records.case": "Pass",

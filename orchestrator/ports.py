@@ -110,7 +110,7 @@ class PackageInfo:
 
 
 @frozen
-class Seen:
+class ListedPhone:
     """A device as an adb server or another source lists it, and whether benchfarm can use it."""
 
     #: Its name at the server: USB serial or host:port.
@@ -217,9 +217,9 @@ class Device(Protocol):
         """Return the folder of a run on the device; it is made by :meth:`run_detached`."""
 
     def discard_run(self, run_id: RunId) -> None:
-        """Remove a run's folder, at the latest in the next `state`, `kill_strays` or `close`."""
+        """Remove a run's folder, at the latest in the next `state`, `kill_leftover_runs` or `close`."""
 
-    def kill_strays(self) -> Sequence[str]:
+    def kill_leftover_runs(self) -> Sequence[str]:
         """Kill processes that our runs left behind (also after a crash of ours); return them in
         words.
         """

@@ -11,7 +11,7 @@ from pathlib import Path
 from orchestrator.errors import UsageError
 from orchestrator.files import expanded
 from orchestrator.frozen import frozen
-from orchestrator.installation import look_for_programs_in
+from orchestrator.installation import add_program_place
 
 
 @frozen
@@ -65,7 +65,7 @@ class Settings:
                 Path(dirs.user_cache_dir),
                 Path(dirs.user_state_dir),
             )
-        look_for_programs_in(folders[0] / "programs")
+        add_program_place(folders[0] / "programs")
         return cls(
             data_folder=folders[0],
             cache_folder=folders[1],

@@ -157,8 +157,8 @@ def each(value: object) -> list[Any]:
 
 def split(value: object) -> list[str]:
     """Return names of which each text may hold several, joined by commas."""
-    given = [str(item) for item in each(value) if str(item).strip()]
-    return [part.strip() for text in given for part in text.split(",")]
+    texts = [str(item) for item in each(value) if str(item).strip()]
+    return [part.strip() for text in texts for part in text.split(",")]
 
 
 def parse_seconds(text: str) -> float:

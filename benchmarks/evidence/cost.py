@@ -16,7 +16,7 @@ from trials import RULE, stopped_at, us
 
 from orchestrator.analysis.findings import INFERENCES_MIN
 from orchestrator.analysis.intervals import (
-    UNSEEN,
+    NO_AUTOCORRELATION,
     Autocorrelation,
     autocorrelation_of,
     degrees_of,
@@ -91,7 +91,7 @@ def campaign(
         logs = noise.draw(rng, most_rounds * FIXED_INVOCATIONS, runs=FIXED_RUNS)
         drawn.append(logs)
     shown = [autocorrelation_of(logs[: RULE.first].tolist()) for logs in drawn]
-    others = [sum(shown, UNSEEN) - own for own in shown]
+    others = [sum(shown, NO_AUTOCORRELATION) - own for own in shown]
     counts = [stopped_at(us(logs), others=known) for logs, known in zip(drawn, others, strict=True)]
     reached = _reached([logs[:count] for logs, count in zip(drawn, counts, strict=True)], others)
     rounds = next(

@@ -15,7 +15,7 @@ from remembering import alternated, autoregression, staying
 from trials import AT_95, CHANGED, RULE, in_turns, stopped_at, us
 
 from orchestrator.analysis.effect import best_of, compare_samples, mean_of
-from orchestrator.analysis.intervals import UNSEEN, Autocorrelation, autocorrelation_of
+from orchestrator.analysis.intervals import NO_AUTOCORRELATION, Autocorrelation, autocorrelation_of
 from orchestrator.analysis.summary import Round, SessionNoise, session_noise, summarize
 
 Draw = Callable[[np.random.Generator, int], Floats]
@@ -158,7 +158,7 @@ def alone(kind: Kind, rng: np.random.Generator, trials: int) -> Alone:
     """Return what the interval of one case holds; *known*: beside four earlier campaigns."""
     truth = truth_of(kind)
 
-    def holds(logs: Floats, others: Autocorrelation = UNSEEN) -> bool:
+    def holds(logs: Floats, others: Autocorrelation = NO_AUTOCORRELATION) -> bool:
         found = summarize(us(logs), others=others, resolution_us=kind.resolution_us).interval
         assert found is not None
         return bool(found.low <= 10_000 * math.exp(truth) <= found.high)
@@ -171,7 +171,7 @@ def alone(kind: Kind, rng: np.random.Generator, trials: int) -> Alone:
         for place, count in enumerate((8, 12, taken)):
             counts[place] += holds(logs[:count])
         processes.append(taken)
-        earlier = sum((autocorrelation_of(kind.draw(rng, 16).tolist()) for _ in range(4)), UNSEEN)
+        earlier = sum((autocorrelation_of(kind.draw(rng, 16).tolist()) for _ in range(4)), NO_AUTOCORRELATION)
         known.append(stopped_at(us(logs), others=earlier))
         blocks = mean_of(np.exp(logs[:12]).tolist())
         energy += blocks is not None and abs(blocks.value - math.exp(truth)) <= (

@@ -17,7 +17,7 @@ from trials import AT_95, CHANGED, PAIRING, RULE, UNKNOWN_SESSIONS, in_turns, st
 from orchestrator.analysis.effect import compare_pairs, compare_samples, threshold_for
 from orchestrator.analysis.intervals import (
     PRIOR,
-    UNSEEN,
+    NO_AUTOCORRELATION,
     Autocorrelation,
     autocorrelation_of,
     t_quantile,
@@ -112,12 +112,12 @@ def kinds() -> list[Remembering]:
     return [*map(autoregressive, (0.0, 0.3, 0.5, 0.6)), two_clocks(0.0), two_clocks(0.5)]
 
 
-def holds(logs: Floats, truth: float, others: Autocorrelation = UNSEEN) -> bool:
+def holds(logs: Floats, truth: float, others: Autocorrelation = NO_AUTOCORRELATION) -> bool:
     """Whether the 95 % interval holds the truth."""
     return judged(logs, truth, others)[0]
 
 
-def judged(logs: Floats, truth: float, others: Autocorrelation = UNSEEN) -> tuple[bool, float]:
+def judged(logs: Floats, truth: float, others: Autocorrelation = NO_AUTOCORRELATION) -> tuple[bool, float]:
     """Return whether the 95 % interval holds the truth, and by how much memory widens it."""
     found = summarize(us(logs), others=others)
     assert found.interval is not None
@@ -157,7 +157,7 @@ def siblings(
         cases = [kind.draw(rng, count) for _ in range(SIBLINGS)]
         shown = [autocorrelation_of(logs.tolist()) for logs in cases]
         for logs, own in zip(cases, shown, strict=True):
-            holds_it, width = judged(logs, kind.truth, sum(shown, UNSEEN) - own)
+            holds_it, width = judged(logs, kind.truth, sum(shown, NO_AUTOCORRELATION) - own)
             hits += holds_it
             grown.append(width)
     return hits / len(grown), float(np.mean(grown))

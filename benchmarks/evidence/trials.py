@@ -15,7 +15,7 @@ from orchestrator.analysis.effect import (
     compare_samples,
     threshold_for,
 )
-from orchestrator.analysis.intervals import UNSEEN, Autocorrelation, t_cdf, t_quantile
+from orchestrator.analysis.intervals import NO_AUTOCORRELATION, Autocorrelation, t_cdf, t_quantile
 from orchestrator.analysis.rounds import decide
 from orchestrator.analysis.summary import SessionNoise, summarize
 from orchestrator.records.campaign import Pairing
@@ -122,7 +122,7 @@ def stopped_coverage(kind: Kind, rng: np.random.Generator, trials: int) -> tuple
 
 
 def stopped_at(
-    latencies_us: Sequence[float], rule: StoppingRule = RULE, others: Autocorrelation = UNSEEN
+    latencies_us: Sequence[float], rule: StoppingRule = RULE, others: Autocorrelation = NO_AUTOCORRELATION
 ) -> int:
     """Return how many of the invocations the rule takes.
 

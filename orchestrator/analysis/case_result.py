@@ -15,8 +15,8 @@ from typing import Final, TypeVar
 
 from orchestrator.analysis.findings import finding
 from orchestrator.analysis.intervals import (
-    LOST,
-    UNSEEN,
+    SAMPLES_LOST,
+    NO_AUTOCORRELATION,
     Autocorrelation,
     autocorrelation_of,
     trimmed_mean,
@@ -247,7 +247,7 @@ def comparable(results: Mapping[Key, CaseResult]) -> dict[Key, CaseResult]:
     }
 
 
-def autocorrelation_of_others(
+def device_autocorrelations(
     cases: Mapping[Key, Sequence[RunRecord]], campaign: Campaign | None = None
 ) -> dict[Key, Autocorrelation]:
     """Return, for each case with runs, its device's autocorrelation without that case: from the
@@ -269,8 +269,8 @@ def autocorrelation_of_others(
 def _autocorrelation(runs: Iterable[RunRecord]) -> Autocorrelation:
     """Return the autocorrelation that the runs of one case show of their device."""
     _, measured = of_one_kind([run for run in runs if run.verdict.quality is not Quality.REJECTED])
-    if len(measured) <= LOST:
-        return UNSEEN
+    if len(measured) <= SAMPLES_LOST:
+        return NO_AUTOCORRELATION
     measured.sort(key=lambda pair: pair[0].started_at)
     return autocorrelation_of(logs_of([latency_us for _, latency_us in measured]))
 
@@ -278,7 +278,7 @@ def _autocorrelation(runs: Iterable[RunRecord]) -> Autocorrelation:
 def judge_case(
     runs: Sequence[RunRecord],
     *,
-    others: Autocorrelation = UNSEEN,
+    others: Autocorrelation = NO_AUTOCORRELATION,
     check: OutputCheck | None = None,
 ) -> CaseResult:
     """Return the result of one case's stored invocations.
@@ -289,7 +289,7 @@ def judge_case(
     ended could be used. A figure of a configuration whose outputs are wrong is rejected, however
     good it is; outputs that drift make it suspect.
 
-    ``others`` is the case's :func:`autocorrelation_of_others`. ``check`` is used where none of the
+    ``others`` is the case's :func:`device_autocorrelations`. ``check`` is used where none of the
     runs compared the outputs.
     """
     result = _judge_timing(runs, others)

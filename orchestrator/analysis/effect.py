@@ -18,7 +18,7 @@ from statistics import NormalDist
 from typing import Final, Generic, TypeVar
 
 from orchestrator.analysis.intervals import (
-    LOST,
+    SAMPLES_LOST,
     PRIOR,
     Autocorrelation,
     TrimmedMean,
@@ -174,7 +174,7 @@ def detectable_in_pairs(noise: float, pairs: int) -> float:
     pairs show no correlation.
     """
     scores = [NormalDist().inv_cdf((place + 0.5) / pairs) for place in range(pairs)]
-    autocorrelation = Autocorrelation(weight=max(0, pairs - LOST))
+    autocorrelation = Autocorrelation(weight=max(0, pairs - SAMPLES_LOST))
     mean = trimmed_mean(scores, correlation=autocorrelation.correlation(prior=0.0))
     effect = Effect(error=noise * (mean.error or 0.0), degrees=mean.degrees)
     return effect.detectable(_level_per_look(CLAIM_LEVEL))

@@ -197,7 +197,7 @@ _CAUTION: Final = 0.4
 #: The largest correlation assumed: few invocations don't distinguish a larger one from a drift.
 _CORRELATION_MAX: Final = 0.85
 #: Invocations of each sample that don't count: the mean is estimated from the same sample.
-LOST: Final = 4
+SAMPLES_LOST: Final = 4
 
 
 @frozen
@@ -228,19 +228,19 @@ class Autocorrelation:
 
 
 #: Nothing was seen.
-UNSEEN: Final = Autocorrelation()
+NO_AUTOCORRELATION: Final = Autocorrelation()
 
 
 def autocorrelation_of(logs: Sequence[float]) -> Autocorrelation:
-    """Return the autocorrelation of logarithms in order of time; UNSEEN for fewer than five or equal
+    """Return the autocorrelation of logarithms in order of time; NO_AUTOCORRELATION for fewer than five or equal
     ones.
     """
     import numpy as np
 
-    if len(logs) <= LOST or min(logs) == max(logs):
-        return UNSEEN
+    if len(logs) <= SAMPLES_LOST or min(logs) == max(logs):
+        return NO_AUTOCORRELATION
     return Autocorrelation(
-        weight=len(logs) - LOST, total=float(totals(np.asarray([logs], dtype=float))[0])
+        weight=len(logs) - SAMPLES_LOST, total=float(totals(np.asarray([logs], dtype=float))[0])
     )
 
 

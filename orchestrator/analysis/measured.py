@@ -9,7 +9,7 @@ from itertools import filterfalse
 from orchestrator.analysis.case_result import (
     CaseResult,
     OutputChecks,
-    autocorrelation_of_others,
+    device_autocorrelations,
     has_comparison,
     judge_case,
 )
@@ -103,7 +103,7 @@ def measured_cases(
             checks.learn(run)
         timed = grouped(filterfalse(has_comparison, campaign_runs), lambda run: run.case.case_key)
         compared = grouped(filter(has_comparison, campaign_runs), lambda run: run.case.case_key)
-        autocorrelations = autocorrelation_of_others(timed, campaign)
+        autocorrelations = device_autocorrelations(timed, campaign)
         for key, timings in timed.items():
             case = timings[0].case
             facts, build = devices.get(case.serial), builds.get(case.build_sha256)

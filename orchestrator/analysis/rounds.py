@@ -16,11 +16,11 @@ from typing import Final
 
 from orchestrator.analysis.case_result import (
     OWN_FIGURE,
-    autocorrelation_of_others,
+    device_autocorrelations,
     judge_case,
 )
 from orchestrator.analysis.intervals import (
-    UNSEEN,
+    NO_AUTOCORRELATION,
     Autocorrelation,
     autocorrelation_of,
     degrees_of,
@@ -57,7 +57,7 @@ class Decision:
 
 
 def decide(
-    latencies_us: Sequence[float], rule: StoppingRule, others: Autocorrelation = UNSEEN
+    latencies_us: Sequence[float], rule: StoppingRule, others: Autocorrelation = NO_AUTOCORRELATION
 ) -> Decision:
     """Return whether a case's invocations (one latency each, in microseconds) are enough under the
     rule.
@@ -189,16 +189,16 @@ def is_hopeless(endings: Sequence[tuple[Outcome, str]]) -> bool:
     return in_row or tried[-1][0] is Outcome.TIMED_OUT
 
 
-def standings(campaign: Campaign, runs: Iterable[RunRecord]) -> dict[CaseKey, CaseProgress]:
+def progress_by_case(campaign: Campaign, runs: Iterable[RunRecord]) -> dict[CaseKey, CaseProgress]:
     """Return the progress of every case with timing invocations; ``runs`` are the campaign's, or one
     device's of it.
     """
     cases = grouped(runs, lambda run: run.case.case_key)
-    others = autocorrelation_of_others(cases, campaign)
-    return dict(standings_of(campaign, cases.items(), others))
+    others = device_autocorrelations(cases, campaign)
+    return dict(iter_progress(campaign, cases.items(), others))
 
 
-def standings_of(
+def iter_progress(
     campaign: Campaign,
     cases: Iterable[tuple[CaseKey, Sequence[RunRecord]]],
     others: Mapping[CaseKey, Autocorrelation],
@@ -216,9 +216,9 @@ def standings_of(
             case = unmeasured.pop(key)[0] if key in planned else timing[0].case
             timing.sort(key=lambda run: run.invocation)
             rule = campaign.terms.stopping
-            yield key, _case_progress(case, timing, rule, planned, others.get(key, UNSEEN))
+            yield key, _case_progress(case, timing, rule, planned, others.get(key, NO_AUTOCORRELATION))
     for key, (case, _) in unmeasured.items():
-        yield key, _case_progress(case, (), campaign.terms.stopping, planned, UNSEEN)
+        yield key, _case_progress(case, (), campaign.terms.stopping, planned, NO_AUTOCORRELATION)
 
 
 def next_round(
@@ -233,7 +233,7 @@ def next_round(
     campaign.
     """
     progress = {
-        key: item for key, item in standings(campaign, runs).items() if item.case.serial == serial
+        key: item for key, item in progress_by_case(campaign, runs).items() if item.case.serial == serial
     }
     units: dict[str, list[CaseProgress]] = {}
     for key, item in progress.items():

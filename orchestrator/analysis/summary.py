@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from orchestrator.analysis.intervals import (
     TRIM_FROM_COUNT,
-    UNSEEN,
+    NO_AUTOCORRELATION,
     Autocorrelation,
     TrimmedMean,
     autocorrelation_of,
@@ -201,7 +201,7 @@ class Summary:
     #: None for one invocation: nothing is known about how another one would differ.
     interval: Interval | None
     #: The autocorrelation of the device's other cases and campaigns.
-    others: Autocorrelation = UNSEEN
+    others: Autocorrelation = NO_AUTOCORRELATION
     #: The step that the program rounds its figures to, in microseconds; 0 where it doesn't matter.
     resolution_us: float = 0.0
     #: The two groups that they fall into; the interval is the median's then. None where they don't.
@@ -221,7 +221,7 @@ class Summary:
 def summarize(
     latencies_us: Sequence[float],
     *,
-    others: Autocorrelation = UNSEEN,
+    others: Autocorrelation = NO_AUTOCORRELATION,
     resolution_us: float = 0.0,
     rounds: Sequence[Round] = (),
 ) -> Summary:
@@ -388,7 +388,7 @@ def autocorrelations(
         serial = points.series[series].serial
         is_left_out = points.campaigns[campaign].campaign_id in but
         if len(latencies) >= TRIM_FROM_COUNT and not is_left_out:
-            by_device[serial] = by_device.get(serial, UNSEEN) + autocorrelation_of(
+            by_device[serial] = by_device.get(serial, NO_AUTOCORRELATION) + autocorrelation_of(
                 logs_of(latencies)
             )
     return {serial: total.at_most(WEIGHT_MAX) for serial, total in by_device.items()}

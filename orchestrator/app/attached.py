@@ -30,14 +30,14 @@ from orchestrator.errors import (
 from orchestrator.frozen import frozen
 from orchestrator.planning.selection import Choice, check_names, choose, missed
 from orchestrator.records.case import Serial
-from orchestrator.records.device import HOST_SERIAL, DeviceFacts, DeviceKind, Labels, told_apart
+from orchestrator.records.device import HOST_SERIAL, DeviceFacts, DeviceKind, Labels, phone_differences
 from orchestrator.records.plan import DeviceSelection
 from orchestrator.settings import Settings
 
 if TYPE_CHECKING:
     from orchestrator.devices.adb_server import AdbServer
     from orchestrator.plugins import DeviceSource
-    from orchestrator.ports import Device, Seen
+    from orchestrator.ports import Device, ListedPhone
 
 #: How long a phone may take to be listed once its port has power.
 _BACK_S: Final = 15.0
@@ -53,7 +53,7 @@ class Attached:
     #: None for a device of a source.
     server: AdbServer | None = None
     source: DeviceSource | None = None
-    seen: Seen
+    seen: ListedPhone
     #: Another process uses it.
     is_busy: bool = False
 
@@ -99,7 +99,7 @@ class OpenedDevices:
         return bool(self.missing or self.choice.lacking)
 
 
-def _in_lab(workspace: Workspace, server: AdbServer) -> Sequence[Seen]:
+def _in_lab(workspace: Workspace, server: AdbServer) -> Sequence[ListedPhone]:
     """Return the phones of the virtual phones' server; first connect those that it doesn't know: a
     restarted server has forgotten all.
     """
@@ -108,7 +108,7 @@ def _in_lab(workspace: Workspace, server: AdbServer) -> Sequence[Seen]:
     with contextlib.suppress(DeviceError, UsageError):
         # A booting phone refuses the connection; it is reported as missing then.
         list(join(server, [phone.address for phone in phones_of(workspace.settings)]))
-    return list_devices(server, known=workspace.known_phones)
+    return list_devices(server, cache=workspace.known_phones)
 
 
 def _join_network(workspace: Workspace, server: AdbServer) -> None:
@@ -206,7 +206,7 @@ def _listed(
         if plugged is not None and (lab is None or str(plugged.address) != str(lab.address)):
             listed += [
                 Attached(server=plugged, seen=phone)
-                for phone in list_devices(plugged, known=workspace.known_phones)
+                for phone in list_devices(plugged, cache=workspace.known_phones)
             ]
     judged = judge_twins([item.seen for item in listed])
     for phone in judged:
@@ -366,7 +366,7 @@ def _open_each(
             check_identity(workspace, facts, before)
         except DeviceError as error:
             return error
-        return device, with_known_gpu(facts, before)
+        return device, with_stored_gpu(facts, before)
 
     results = all_at_once(opened, phones)
     errors = {
@@ -386,9 +386,9 @@ def check_identity(
     Raises DeviceUnusableError.
     """
     before = stored.get(facts.serial)
-    differences = told_apart(before, facts) if before is not None and not before.is_imported else ""
+    differences = phone_differences(before, facts) if before is not None and not before.is_imported else ""
     if not differences:
-        workspace.quarantine.is_as_known(facts.serial)
+        workspace.quarantine.confirm_identity(facts.serial)
     elif before is not None and not workspace.quarantine.is_released(facts.serial):
         reason = (
             f"several phones have this serial number: the results in the store are of a {before.title}, this is a"
@@ -435,10 +435,10 @@ def open_phone(workspace: Workspace, attached: Attached) -> tuple[Device, Device
         return other, other.facts()
     from orchestrator.devices.phone import AdbDevice
 
-    device = AdbDevice(attached.server, phone.address, seen=phone)
+    device = AdbDevice(attached.server, phone.address, listed=phone)
     device.match_profile = workspace.match_profile
     device.progress = lambda *step: workspace.on_push(phone.serial, *step)
-    device.on_away = lambda *event: workspace.on_away(phone.serial, *event)
+    device.on_offline = lambda *event: workspace.on_offline(phone.serial, *event)
     device.slots = workspace.push_slots
     workspace.opened.append(device)
     facts = device.facts()
@@ -448,7 +448,7 @@ def open_phone(workspace: Workspace, attached: Attached) -> tuple[Device, Device
     return device, facts
 
 
-def with_known_gpu(facts: DeviceFacts, stored: Mapping[Serial, DeviceFacts]) -> DeviceFacts:
+def with_stored_gpu(facts: DeviceFacts, stored: Mapping[Serial, DeviceFacts]) -> DeviceFacts:
     """Return a phone's facts with the stored GPU of the same system where its compositor didn't
     report one: else it would be another system than the one whose outputs were checked.
     """

@@ -71,9 +71,9 @@ def add_build(workspace: Workspace, request: AddRequest) -> Build:
     Raises ArtifactError for any other file.
     """
     from orchestrator.artifacts.program import check_shows_benchmark
-    from orchestrator.config.declarations import tool_named
+    from orchestrator.config.declarations import tool_by_name
 
-    tool = tool_named(request.tool) if request.tool else None
+    tool = tool_by_name(request.tool) if request.tool else None
     if tool is None or not tool.is_declared:
         check_shows_benchmark(request.file)
     return workspace.library.add(
@@ -125,10 +125,10 @@ def flags_of(
     a named device.
     """
     from orchestrator.app.workspace import Workspace
-    from orchestrator.config.declarations import known_tools
+    from orchestrator.config.declarations import all_tool_names
 
     with Workspace(settings) as workspace:
-        declared = set(known_tools()) - {*ToolName, *plugins("programs")}
+        declared = set(all_tool_names()) - {*ToolName, *plugins("programs")}
         if name in declared:
             name, tool = "", name
         flags = _source(workspace, _tool(tool, declared), build, serial)
@@ -141,11 +141,11 @@ def flags_of(
 
 
 def _tool(name: str, declared: Iterable[str]) -> ToolName:
-    from orchestrator.config.declarations import tool_named
+    from orchestrator.config.declarations import tool_by_name
     from orchestrator.programs import programs
 
     with_flags = [item.name for item in programs() if item.has_flags]
-    tool = tool_named(name)
+    tool = tool_by_name(name)
     if tool in with_flags or tool.is_declared:
         return tool
     hint = f"tools with flags are {', '.join([*with_flags, *sorted(declared)])}"

@@ -57,7 +57,7 @@ def problem(check: str, text: str, next_step: str) -> Finding:
     return Finding(check=check, level="problem", text=text, next_step=next_step)
 
 
-def of_farm(workspace: Workspace, *, must_be_there: bool) -> list[Finding]:
+def farm_findings(workspace: Workspace, *, must_be_there: bool) -> list[Finding]:
     """Return the findings of the farm whose queue is in the store's database.
 
     None without a farm, unless it ``must_be_there``.
@@ -66,7 +66,7 @@ def of_farm(workspace: Workspace, *, must_be_there: bool) -> list[Finding]:
         with ExitStack() as stack:
             if not must_be_there and queue_beside(workspace.settings, stack) is None:
                 return []
-        findings: list[Finding] = extension("doctor").of_farm(workspace)
+        findings: list[Finding] = extension("doctor").farm_findings(workspace)
     except StoreError as error:
         return [
             problem(
@@ -76,7 +76,7 @@ def of_farm(workspace: Workspace, *, must_be_there: bool) -> list[Finding]:
     return findings
 
 
-def of_host(workspace: Workspace) -> list[Finding]:
+def host_findings(workspace: Workspace) -> list[Finding]:
     """Return the findings of this host."""
     checks: dict[str, Callable[[Workspace], Iterable[Finding]]] = {
         "store": _store,
@@ -233,7 +233,7 @@ def _journals(workspace: Workspace) -> list[Finding]:
             f"{serial} was left changed by a process that ended",
             f"benchfarm device restore {shlex.quote(serial)}",
         )
-        for serial in workspace.left_changed()
+        for serial in workspace.unrestored_phones()
     ]
     return problems or [ok("journals", "no phone waits to be restored")]
 

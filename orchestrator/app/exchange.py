@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, cast
 
 from orchestrator.app.options import Campaigns, Paths, Texts, arg, opt
 from orchestrator.errors import UsageError
-from orchestrator.files import check_folder, draft_of, unwritable, write_file
+from orchestrator.files import check_folder, draft_path, unwritable, write_file
 from orchestrator.frozen import frozen
 from orchestrator.plugins import Exported, Exporter, find, plugins
 from orchestrator.records.campaign import Campaign, Origin
@@ -167,7 +167,7 @@ def export(settings: Settings, request: ExportRequest) -> tuple[Path, Exported]:
             hint="name another file with --out, or replace it with --force",
         )
     # What exists stays until the new one is whole.
-    draft = draft_of(target)
+    draft = draft_path(target)
     try:
         with Workspace(settings, makes_store=False) as workspace:
             chosen, run_ids = _chosen(workspace, request)

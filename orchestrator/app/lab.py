@@ -416,11 +416,11 @@ class Results(Sequence[ResultRow]):
                 "results.report('report.html') writes the whole report, one file, and links it"
             ]
         from orchestrator.tables.html import notebook_html
-        from orchestrator.tables.results import bar_of, results_table
+        from orchestrator.tables.results import bar_column, results_table
 
         table = results_table(self.data.results)
         place = [column.name for column in table.columns].index("median_us") + 1
-        columns = [*table.columns[:place], bar_of(self.data.results), *table.columns[place:]]
+        columns = [*table.columns[:place], bar_column(self.data.results), *table.columns[place:]]
         with_bars = replace(table, columns=columns)
         return notebook_html(with_bars, self.title, notes, report=self._report)
 

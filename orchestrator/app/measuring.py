@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 from orchestrator.analysis.case_result import CaseStatus
-from orchestrator.analysis.rounds import standings
+from orchestrator.analysis.rounds import progress_by_case
 from orchestrator.app import time_limits
 from orchestrator.app.attached import OpenedDevices, open_devices, unchecked_hint
 from orchestrator.app.preparing import Prepared, check_builds, identify, inputs_for, prepare, start
@@ -19,7 +19,7 @@ from orchestrator.app.workspace import Workspace
 from orchestrator.engine.campaign import run_on_devices
 from orchestrator.engine.events import CampaignEnded, DeviceNote, FileMoving, Notice
 from orchestrator.engine.invocation import Context
-from orchestrator.engine.open_work import open_works, slim
+from orchestrator.engine.open_work import open_work_by_serial, slim
 from orchestrator.errors import (
     ArtifactError,
     DeviceError,
@@ -29,7 +29,7 @@ from orchestrator.errors import (
     UsageError,
 )
 from orchestrator.files import sha256_of
-from orchestrator.passes import is_around_others, pass_of
+from orchestrator.passes import is_reference_run, pass_of
 from orchestrator.programs import program
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.case import (
@@ -383,7 +383,7 @@ def measure(workspace: Workspace, prepared: Prepared) -> MeasuredCampaign:
     workspace.on_push = lambda serial, name, sent_bytes, size_bytes: observer.on_event(
         FileMoving(serial=Serial(serial), name=name, sent_bytes=sent_bytes, size_bytes=size_bytes)
     )
-    workspace.on_away = lambda serial, text, is_away: observer.on_event(
+    workspace.on_offline = lambda serial, text, is_away: observer.on_event(
         DeviceNote(serial=Serial(serial), text=text, is_problem=is_away, is_away=is_away)
     )
     context = Context(
@@ -426,14 +426,14 @@ def open_cases(workspace: Workspace, campaign: Campaign) -> list[Case]:
     """
     for name in {item.run_pass for item in campaign.invocations}:
         pass_of(name)
-    works = open_works(
+    works = open_work_by_serial(
         campaign,
         map(slim, workspace.store.runs(campaign_ids=[campaign.campaign_id])),
         workspace.tools,
     )
     cases = [item.case for work in works.values() for item in work.invocations]
     busy = {case.serial for case in cases}
-    marks = (item.case for item in campaign.invocations if is_around_others(item))
+    marks = (item.case for item in campaign.invocations if is_reference_run(item))
     return [*cases, *(case for case in marks if case.serial in busy)]
 
 
@@ -534,7 +534,7 @@ def run_reader(
 def stopped(campaign: Campaign, runs: Iterable[RunRecord]) -> Iterator[Mapping[str, object]]:
     """Yield why each case has as many invocations as it has; runs of other campaigns pass by."""
     campaign_runs = (slim(run) for run in runs if run.campaign_id == campaign.campaign_id)
-    for key, item in standings(campaign, campaign_runs).items():
+    for key, item in progress_by_case(campaign, campaign_runs).items():
         yield {"case_key": key} | {
             name: getattr(item, name) for name in ("reason", "text", "stored", "used", "half_width")
         }

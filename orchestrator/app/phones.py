@@ -19,7 +19,7 @@ from orchestrator.app.attached import (
     open_devices,
     open_phone,
     pick,
-    with_known_gpu,
+    with_stored_gpu,
 )
 from orchestrator.app.workspace import Workspace
 from orchestrator.devices.discovery import all_at_once
@@ -307,7 +307,7 @@ def _facts(
     is quarantined.
     """
     try:
-        facts = with_known_gpu(open_phone(workspace, attached)[1], stored)
+        facts = with_stored_gpu(open_phone(workspace, attached)[1], stored)
         with contextlib.suppress(DeviceUnusableError):
             check_identity(workspace, facts, stored)
         return facts

@@ -31,7 +31,7 @@ from orchestrator.planning.expansion import (
     reference_case,
     with_output_checks,
 )
-from orchestrator.planning.selection import NO_BUILD, is_not_there, tools_for
+from orchestrator.planning.selection import NO_BUILD, is_unavailable_for_auto, tools_for
 from orchestrator.planning.time_budget import cut_to_time, usable_s
 from orchestrator.ports import Device, session_of
 from orchestrator.programs import program, programs
@@ -182,7 +182,7 @@ def missing_programs(
         device = by_serial[serial]
         if not isinstance(build, Skip) or build.reason_code != NO_BUILD:
             continue
-        if is_not_there(plan, device.kind, tool, NO_BUILD):
+        if is_unavailable_for_auto(plan, device.kind, tool, NO_BUILD):
             continue
         earlier = missing.get((tool, build.reason))
         missing[tool, build.reason] = MissingProgram(

@@ -31,7 +31,7 @@ from orchestrator.settings import Settings
 if TYPE_CHECKING:
     from benchfarm_virtual.lab import LabInfo, LabPhone
     from benchfarm_virtual.spec import PhoneSpec
-    from orchestrator.devices.adb_server import OwnServer
+    from orchestrator.devices.adb_server import PrivateAdbServer
 
 
 def call(module: str, name: str, *arguments: object, **options: object) -> Any:  # noqa: ANN401 - as the lab's own
@@ -141,14 +141,14 @@ def _write_once(path: Path, content: bytes) -> Path:
     return path
 
 
-def adb_server(settings: Settings) -> OwnServer:
+def adb_server(settings: Settings) -> PrivateAdbServer:
     """Return the adb server of the virtual lab, whether it runs or not."""
-    from orchestrator.devices.adb_server import OwnServer
+    from orchestrator.devices.adb_server import PrivateAdbServer
 
     folder = settings.lab_folder
     # A home of its own: the lab's phones let in this server's key and no other.
     environ = {**settings.environ, "HOME": str(folder)}
-    return OwnServer(folder, setting=settings.adb, environ=environ, usb=False)
+    return PrivateAdbServer(folder, setting=settings.adb, environ=environ, usb=False)
 
 
 DEFAULT_PROFILES = ("pixel-3", "pixel-4")

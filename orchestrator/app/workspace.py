@@ -35,10 +35,10 @@ from orchestrator.settings import Settings
 if TYPE_CHECKING:
     from orchestrator.artifacts.fetch import Downloader
     from orchestrator.artifacts.library import BuildLibrary
-    from orchestrator.config.declarations import KeptInventory, Labels
-    from orchestrator.devices.adb_server import AdbServer, OwnServer
+    from orchestrator.config.declarations import LiveInventory, Labels
+    from orchestrator.devices.adb_server import AdbServer, PrivateAdbServer
     from orchestrator.devices.conditioning import LadderConditioner
-    from orchestrator.devices.discovery import KnownPhones
+    from orchestrator.devices.discovery import PhoneCache
     from orchestrator.devices.lease import FileLease, QuarantineFolder
     from orchestrator.devices.link import PushSlots
     from orchestrator.devices.rescue import HubPower, LadderRescuer
@@ -89,15 +89,15 @@ class Workspace:
         self.cancelled = threading.Event()
         #: For a process that polls often: phones that aren't asked again while their connection
         #: lasts. For one that runs for long: an inventory that outlives faults of its file.
-        self.known_phones: KnownPhones | None = None
-        self.kept_inventory: KeptInventory | None = None
+        self.known_phones: PhoneCache | None = None
+        self.live_inventory: LiveInventory | None = None
         #: Called with the progress of a push: serial number, file, bytes sent, bytes in all.
         self.on_push: Callable[[str, str, int, int], None] = (
             lambda serial, name, sent_bytes, size_bytes: None
         )
         #: Called when a phone goes offline during a run, or is back: serial number, text, whether
         #: it is offline.
-        self.on_away: Callable[[str, str, bool], None] = lambda serial, text, is_away: None
+        self.on_offline: Callable[[str, str, bool], None] = lambda serial, text, is_away: None
         #: Called with declared programs that are needed and missing here; it may download them.
         self.on_missing: Callable[[Sequence[BuildSpec]], None] = lambda specs: None
         #: Callbacks to run before devices and store are closed.
@@ -202,8 +202,8 @@ class Workspace:
 
         return (
             load_inventory(self.inventory_file)
-            if self.kept_inventory is None
-            else self.kept_inventory.read()
+            if self.live_inventory is None
+            else self.live_inventory.read()
         )
 
     @property
@@ -260,7 +260,7 @@ class Workspace:
 
         return HostReference(self.settings.cache_folder / "parity", self.cancelled)
 
-    def left_changed(self) -> list[Serial]:
+    def unrestored_phones(self) -> list[Serial]:
         """Return the phones that a benchfarm process left changed. Phones in use don't count: they
         are changed on purpose.
         """
@@ -383,12 +383,12 @@ class Workspace:
             server.version()
         return server
 
-    def own_server(self) -> OwnServer:
+    def own_server(self) -> PrivateAdbServer:
         """Our own adb server for real phones, whether it runs or not."""
-        from orchestrator.devices.adb_server import OwnServer
+        from orchestrator.devices.adb_server import PrivateAdbServer
 
         settings = self.settings
-        return OwnServer(settings.state_folder, setting=settings.adb, environ=settings.environ)
+        return PrivateAdbServer(settings.state_folder, setting=settings.adb, environ=settings.environ)
 
     def named_server(self) -> AdbServer | None:
         """The adb server for real phones that the user names, whether it answers or not.

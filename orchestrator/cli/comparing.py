@@ -13,7 +13,7 @@ from orchestrator.app.pairing import AbRequest
 from orchestrator.cli.builds import RELEASE
 from orchestrator.cli.devices import EqualSides, equal_sides_result
 from orchestrator.cli.frame import ON_PHONES, PER_PROCESS, PlanKeys, command
-from orchestrator.cli.live import facts_of, reporting, workspace_telling
+from orchestrator.cli.live import facts_of, reporting, reporting_workspace
 from orchestrator.cli.output import CommandResult, columns, format_of, shown, to_json
 from orchestrator.errors import UsageError
 from orchestrator.files import check_writable, write_file
@@ -217,7 +217,7 @@ def ab(
     """
     from orchestrator.app import pairing
 
-    with workspace_telling(settings, request.wait) as workspace:
+    with reporting_workspace(settings, request.wait) as workspace:
         measured = pairing.compare_ab(workspace, sides, options, request)
         if isinstance(measured, Plan):
             if output.out is not None or output.chosen_form != "text":
@@ -266,7 +266,7 @@ def bisect(
 
     fresh_s = time_limits.span_of("--since", since) or 0.0
     options = {**options, "name": "bisect"}
-    with workspace_telling(settings, request.wait) as workspace:
+    with reporting_workspace(settings, request.wait) as workspace:
         result, releases, facts = bisecting.bisect(
             workspace, (good, bad), options, request, fresh_s=fresh_s
         )

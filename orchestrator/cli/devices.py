@@ -17,7 +17,7 @@ import typer
 from orchestrator import __version__
 from orchestrator.app.options import Listed, Texts, Wait, arg, opt
 from orchestrator.cli.frame import DryRun, command, refuse
-from orchestrator.cli.live import exit_code_of, workspace_telling
+from orchestrator.cli.live import exit_code_of, reporting_workspace
 from orchestrator.cli.output import CommandResult, shown, to_json
 from orchestrator.errors import DeviceError, UsageError
 from orchestrator.files import check_writable, write_file
@@ -45,7 +45,7 @@ def list_attached(settings: Settings) -> CommandResult:
     from orchestrator.app.attached import unchecked_hint
     from orchestrator.app.phones import list_devices, listed_table
 
-    with workspace_telling(settings) as workspace:
+    with reporting_workspace(settings) as workspace:
         listed = list_devices(workspace)
     notes = []
     for item in listed:
@@ -317,7 +317,7 @@ def check(
     serials = options.serials
     if not sides.sessions:
         refuse(context, {"model", "delegate", "runs", "wait"}, "without --sessions")
-    with workspace_telling(settings, sides.wait, makes_store=bool(sides.sessions)) as workspace:
+    with reporting_workspace(settings, sides.wait, makes_store=bool(sides.sessions)) as workspace:
         if sides.sessions:
             measured = resolution.measure_equal_sides(
                 workspace, sides.plan(serials), sessions=sides.sessions
@@ -415,12 +415,12 @@ def doctor(
 
     Example: benchfarm doctor
     """
-    from orchestrator.app.doctor import of_farm, of_host
+    from orchestrator.app.doctor import farm_findings, host_findings
     from orchestrator.app.workspace import Workspace
 
     with Workspace(settings, makes_store=False) as workspace:
-        findings = [] if farm else of_host(workspace)
-        return findings_result([*of_farm(workspace, must_be_there=farm), *findings])
+        findings = [] if farm else host_findings(workspace)
+        return findings_result([*farm_findings(workspace, must_be_there=farm), *findings])
 
 
 def findings_result(findings: Sequence[Finding]) -> CommandResult:

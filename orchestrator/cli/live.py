@@ -32,7 +32,7 @@ from orchestrator.cli.output import (
 )
 from orchestrator.errors import HostStorageError, InterruptedByUserError, StoreError, UsageError
 from orchestrator.records.build_spec import BuildSpec
-from orchestrator.records.campaign import ELSEWHERE, PhoneStatus, Standing, Status
+from orchestrator.records.campaign import ELSEWHERE, PhoneStatus, PhoneActivity, Status
 from orchestrator.records.run import Outcome
 from orchestrator.settings import Settings
 from orchestrator.tables.escapes import one_line, visible
@@ -121,7 +121,7 @@ def _phones(rows: Sequence[_Phone], *, doing_max: int | None = None) -> Table[_P
             "holder",
             "",
             lambda row: (
-                row[0].holder if row[1].standing not in {Standing.DONE, Standing.ABANDONED} else ""
+                row[0].holder if row[1].standing not in {PhoneActivity.DONE, PhoneActivity.ABANDONED} else ""
             ),
             forms=DATA,
         ),
@@ -203,7 +203,7 @@ def status(
                 Table(
                     name="campaigns", caption="Open campaigns", columns=_CAMPAIGNS, rows=statuses
                 ),
-                facts={"quarantine": _quarantine(workspace), "changed": workspace.left_changed()},
+                facts={"quarantine": _quarantine(workspace), "changed": workspace.unrestored_phones()},
             ),
             text=_text(workspace, statuses),
             tables=[_phones(_rows(statuses))],
@@ -231,7 +231,7 @@ def _text(
     parts.append("\n".join(one_line(f"in quarantine: {name}: {why}") for name, why in kept_out))
     changed = [
         f"left changed: {name}: benchfarm device restore {shlex.quote(name)}"
-        for name in workspace.left_changed()
+        for name in workspace.unrestored_phones()
     ]
     parts.append("\n".join(map(one_line, changed)))
     nothing = "no campaign is running or waits to be resumed"
@@ -352,7 +352,7 @@ def _bar(status: Status) -> str:
 
 def _counted(phones: Sequence[PhoneStatus]) -> str:
     counts = Counter(phone.standing for phone in phones)
-    return ", ".join(f"{counts[standing]} {standing}" for standing in Standing if counts[standing])
+    return ", ".join(f"{counts[standing]} {standing}" for standing in PhoneActivity if counts[standing])
 
 
 def _cut(text: str, width: int | None) -> str:
@@ -516,7 +516,7 @@ def downloads_on_stderr(log_format: str) -> Progress:
 
 
 @contextmanager
-def workspace_telling(
+def reporting_workspace(
     settings: Settings, wait: str = "", *, makes_store: bool = True
 ) -> Iterator[Workspace]:
     """Open a workspace that writes progress to standard error and offers to download missing

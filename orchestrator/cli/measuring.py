@@ -52,11 +52,11 @@ def _measured(
     settings: Settings, plan: Plan, ending: Ending, *, despite_losses: bool
 ) -> CommandResult:
     from orchestrator.app import measuring
-    from orchestrator.cli.live import workspace_telling
+    from orchestrator.cli.live import reporting_workspace
 
     if ending.out is not None:
         check_writable(ending.out)
-    with workspace_telling(settings, ending.wait) as workspace:
+    with reporting_workspace(settings, ending.wait) as workspace:
         measured = measuring.run(workspace, plan, despite_losses=despite_losses)
         return campaign_result(workspace, measured, ending.out, legend=ending.legend)
 
@@ -117,11 +117,11 @@ def _resumed(settings: Settings, campaign: str, request: RunRequest) -> CommandR
     """Resume a campaign; succeed without one when none is named and none is open."""
     from orchestrator.app import resuming
     from orchestrator.cli.comparing import Output, pairs_result
-    from orchestrator.cli.live import workspace_telling
+    from orchestrator.cli.live import reporting_workspace
 
     if request.out is not None:
         check_writable(request.out)
-    with workspace_telling(settings, request.wait, makes_store=False) as workspace:
+    with reporting_workspace(settings, request.wait, makes_store=False) as workspace:
         done = resuming.resume(workspace, campaign)
         if done is None:
             text = f"nothing is left to resume in {workspace.store.name}"

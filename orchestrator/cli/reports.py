@@ -94,10 +94,10 @@ def advise(settings: Settings, campaigns: Campaigns = ()) -> CommandResult:
 
     Example: benchfarm advise newest
     """
-    from orchestrator.report.advice import advice_of, format_text
+    from orchestrator.report.advice import collect_advice, format_text
 
     chosen, data = _data(settings, campaigns)
-    advice = advice_of(data)
+    advice = collect_advice(data)
     return CommandResult(
         text=format_text(advice),
         data={"campaigns": [item.campaign_id for item in chosen], "advice": advice},

@@ -14,7 +14,7 @@ from orchestrator.app.options import Campaigns, Out, Texts, arg, opt
 from orchestrator.cli.frame import DryRun, command
 from orchestrator.cli.output import CommandResult, Streamed, columns, shown
 from orchestrator.errors import StoreError, UsageError
-from orchestrator.fields import not_one_of
+from orchestrator.fields import unknown_word_message
 from orchestrator.files import write_file
 from orchestrator.records.campaign import (
     CUT_OFF,
@@ -68,7 +68,7 @@ def campaigns(
 
     states = (*CampaignStatus, CUT_OFF, ELSEWHERE)
     if status and status not in states:
-        raise UsageError(f"--status: {not_one_of(status, states)}")
+        raise UsageError(f"--status: {unknown_word_message(status, states)}")
     with Workspace(settings, makes_store=False) as workspace:
         listed = workspace.store.campaigns(with_hidden=hidden)
         # Read after the campaigns: a removed one is left out, a new one isn't listed.
@@ -132,7 +132,7 @@ def runs(
     from orchestrator.tables.runs import runs_table
 
     if run_filter.outcome and run_filter.outcome not in list(Outcome):
-        raise UsageError(f"--status: {not_one_of(run_filter.outcome, Outcome)}")
+        raise UsageError(f"--status: {unknown_word_message(run_filter.outcome, Outcome)}")
     limit = run_filter.limit
     with Workspace(settings, makes_store=False) as workspace:
         chosen = [item.campaign_id for item in find_campaigns(workspace.store, campaign)]

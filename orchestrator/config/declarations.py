@@ -16,7 +16,7 @@ from pydantic import Field
 
 from orchestrator.config.yaml_file import Faults, Section, checked, load_each, read_named, read_yaml
 from orchestrator.errors import PlanError, UsageError
-from orchestrator.fields import OneOrMany, Text, not_one_of
+from orchestrator.fields import OneOrMany, Text, unknown_word_message
 from orchestrator.files import expanded, keep_file
 from orchestrator.plugins import plugins, program_sources
 from orchestrator.records.build_spec import BuildSpec
@@ -45,7 +45,7 @@ def load_build(path: Path) -> tuple[BuildSpec, ...]:
     return tuple(replace(file, abi=abi) for abi in file.abis)
 
 
-def known_tools() -> list[str]:
+def all_tool_names() -> list[str]:
     """Return the names of all tools."""
     declared = (name for source in program_sources() for name in source.names())
     return [*dict.fromkeys([*ToolName, *plugins("programs"), *declared])]
@@ -64,10 +64,10 @@ def tool_of(word: object) -> object:
     for source in program_sources():
         if (tool := source.named(word)) is not None:
             return tool
-    raise ValueError(not_one_of(word, known_tools()))
+    raise ValueError(unknown_word_message(word, all_tool_names()))
 
 
-def tool_named(word: str) -> ToolName:
+def tool_by_name(word: str) -> ToolName:
     """Return the tool of a name on the command line; raises UsageError for an unknown one."""
     try:
         tool = tool_of(word)
@@ -135,7 +135,7 @@ def load_inventory(path: Path) -> Mapping[Serial, Labels]:
     return {Serial(serial): labels for serial, labels in section.devices.items()}
 
 
-class KeptInventory:
+class LiveInventory:
     """The inventory of a long-running process, read again on each use; while the file has faults,
     the last valid one counts.
 

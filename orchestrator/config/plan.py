@@ -29,9 +29,9 @@ from orchestrator.config.yaml_file import (
     read_yaml,
 )
 from orchestrator.errors import UsageError
-from orchestrator.fields import not_one_of
+from orchestrator.fields import unknown_word_message
 from orchestrator.files import expanded
-from orchestrator.passes import known_hint, pass_of, plan_keys, plan_pass_names
+from orchestrator.passes import pass_hint, pass_of, plan_keys, plan_pass_names
 from orchestrator.plugins import plugins
 from orchestrator.records.case import USUAL_TOOL, DelegateName, Pass
 from orchestrator.records.device import FIELDS, parse_predicate
@@ -249,7 +249,7 @@ def _absolute(value: object) -> str:
 
 
 def _path(value: object, folder: Path) -> Path:
-    """Return what a path, as people write it in a folder, means; raises ValueError."""
+    """Return the path of a file named in a folder; raises ValueError."""
     try:
         return folder / expanded(Path(str(value)))
     except UsageError as error:
@@ -372,14 +372,14 @@ def _delegate(value: object) -> object:
     }
     word = str(value).strip().lower()
     if word not in by_word:
-        raise ValueError(not_one_of(str(value), by_word))
+        raise ValueError(unknown_word_message(str(value), by_word))
     return by_word[word] or DelegateName(word)
 
 
 def _pass(name: object) -> object:
     """Return the name of a pass that a plan may ask for; raises ValueError."""
     if name not in plan_pass_names():
-        raise ValueError(f"there is no pass {name!r}; {known_hint(str(name))}")
+        raise ValueError(f"there is no pass {name!r}; {pass_hint(str(name))}")
     # A plugin's that is broken is refused as such.
     pass_of(Pass(name))
     return name
@@ -416,8 +416,8 @@ def _model_files(
         files = [path] if path.is_file() else []
         if not files and glob.has_magic(pattern):
             # Only what is written is a pattern, not the folder.
-            written = str(Path(pattern).expanduser())
-            matches = glob.glob(written, root_dir=folder, recursive=True)  # noqa: PTH207 - Path.glob refuses absolute ones
+            relative = str(Path(pattern).expanduser())
+            matches = glob.glob(relative, root_dir=folder, recursive=True)  # noqa: PTH207 - Path.glob refuses absolute ones
             files = sorted(file for name in matches if (file := folder / name).is_file())
         if not files and pattern in manifest_models:
             path = manifest_models[pattern].path

@@ -148,7 +148,7 @@ SWITCHES: Final[Mapping[Switch, str]] = MappingProxyType(
 )
 
 
-def asked_for(flags: Mapping[str, str]) -> dict[str, frozenset[str]]:
+def requested_delegates(flags: Mapping[str, str]) -> dict[str, frozenset[str]]:
     """Return the delegates that flags request, by their names in outputs, with the names of these
     flags; if the flags of one are a part of another's, only the other.
     """

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from orchestrator.delegates import DELEGATES, asked_for
+from orchestrator.delegates import DELEGATES, requested_delegates
 from orchestrator.frozen import frozen
 from orchestrator.records.run import DelegateShare
 
@@ -340,7 +340,7 @@ class DelegateClues:
             _add_once(self.system_lines, text)
 
 
-def tells_of_delegates(text: str) -> bool:
+def is_delegate_line(text: str) -> bool:
     """Whether a line is evidence about delegates, which programs print before their result."""
     return DelegateClues().feed(text)
 
@@ -405,7 +405,7 @@ def read_request(log: Printed) -> DelegateRequest:
             is_verbose = value == "1"
     parts = [word.lstrip("-").partition("=") for word in log.unconsumed]
     unknown = {name: value if equals else "true" for name, equals, value in parts}
-    requested = asked_for(unknown | values)
+    requested = requested_delegates(unknown | values)
     ignored = [name for name, switch in requested.items() if switch & unknown.keys()]
     is_xnnpack_off = values.get("use_xnnpack", "").strip().lower() in {"0", "false"}
     order = {delegate: place for place, delegate in enumerate(clues.applied)}

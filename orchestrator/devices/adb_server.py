@@ -30,7 +30,7 @@ from orchestrator.errors import (
     NoDeviceError,
     UsageError,
 )
-from orchestrator.files import is_private, make_private, own_temporary
+from orchestrator.files import is_private, make_private, private_tmp_folder
 from orchestrator.processes import Locks, child_environment, end_running, running
 from orchestrator.records.failures import next_step_of
 from orchestrator.units import format_duration
@@ -97,7 +97,7 @@ TAP_ALLOW: Final = next_step_of("device-unauthorized", "device still authorizing
 
 
 class AdbServer:
-    """A running adb server, started by somebody else unless it is an OwnServer.
+    """A running adb server, started by somebody else unless it is an PrivateAdbServer.
 
     All methods may be called from several threads.
     """
@@ -313,7 +313,7 @@ _ADDRESS_VARIABLES: Final = frozenset(
 _NAME: Final = "adb-server"
 
 
-class OwnServer(AdbServer):
+class PrivateAdbServer(AdbServer):
     """A private adb server that we start, reuse and stop; its address depends on its folder."""
 
     is_ours = True
@@ -427,7 +427,7 @@ def _socket_path(folder: Path) -> Path:
     path = folder.absolute() / "adb" / f"{_NAME}.socket"
     if len(os.fsencode(path)) <= _LONGEST_PATH_BYTES:
         return path
-    short = own_temporary()
+    short = private_tmp_folder()
     if short is None:
         raise AdbUnavailableError(
             f"no folder of this user alone can hold an adb server's socket ({path} is too long)",

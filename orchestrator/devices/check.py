@@ -249,7 +249,7 @@ def _leftover_run(device: AdbDevice) -> Found:
     command = f"sleep {mark} >/dev/null 2>&1 </dev/null &"
     try:
         device.run_detached(command, run_id=run_id, timeout_s=_STEP_TIMEOUT_S)
-        device.kill_strays()
+        device.kill_leftover_runs()
     finally:
         remaining = _end_leftovers(device, mark)
     if remaining:

@@ -130,7 +130,7 @@ class LadderConditioner:
         """
         quiet_mode = quiet or Quiet()
         if not isinstance(device, AdbDevice):
-            device.kill_strays()
+            device.kill_leftover_runs()
         else:
             boot_id = self._clean(device, on_wait, cancelled)
             if self._quiet.get(device.serial) != (quiet_mode, boot_id):

@@ -16,7 +16,7 @@ from orchestrator.devices.link import PhoneLink
 from orchestrator.devices.probes import parse_serial
 from orchestrator.errors import DeviceError, HostStorageError, LinkLostError, UsageError
 from orchestrator.files import keep_file
-from orchestrator.ports import Seen
+from orchestrator.ports import ListedPhone
 from orchestrator.scripts import ATTEMPTS, Answer
 
 _PROBE_TIMEOUT_S: Final = 8.0
@@ -68,9 +68,9 @@ _UDEV_ADVICE: Final = (
 )
 
 
-def parse_devices(text: str) -> list[Seen]:
+def parse_devices(text: str) -> list[ListedPhone]:
     """Read ``adb devices -l`` of any version, with or without its headline."""
-    phones: list[Seen] = []
+    phones: list[ListedPhone] = []
     for line in text.splitlines():
         if not line.strip() or line.startswith(("List of devices", "*", "#")):
             continue
@@ -83,7 +83,7 @@ def parse_devices(text: str) -> list[Seen]:
         values = {match["key"]: match["value"] for match in _ATTRIBUTE.finditer(line)}
         transport_id = values.get("transport_id", "")
         phones.append(
-            Seen(
+            ListedPhone(
                 address=head_match["transport"],
                 state=head_match["state"].strip(),
                 transport_id=int(transport_id) if transport_id.isdigit() else None,
@@ -96,7 +96,7 @@ def parse_devices(text: str) -> list[Seen]:
     return phones
 
 
-class KnownPhones:
+class PhoneCache:
     """The last answers of usable phones, so that a measuring phone isn't asked at each listing.
 
     A server gives a phone another transport id after every reconnection and boot; with the same id
@@ -106,18 +106,18 @@ class KnownPhones:
     def __init__(self) -> None:
         #: Server and address -> the phone when it was last usable; without a transport id if it
         #: was offline since.
-        self._phones: dict[tuple[str, str], Seen] = {}
+        self._phones: dict[tuple[str, str], ListedPhone] = {}
         #: Source of devices -> time of its last listing, and its devices then.
-        self._sources: dict[str, tuple[float, Sequence[Seen]]] = {}
+        self._sources: dict[str, tuple[float, Sequence[ListedPhone]]] = {}
 
-    def get(self, server: AdbServer, listed: Seen) -> Seen | None:
+    def get(self, server: AdbServer, listed: ListedPhone) -> ListedPhone | None:
         """Return the phone's answers on its current connection, or None."""
         cached = self._phones.get((str(server.address), listed.address))
         if cached is None or listed.state != "device" or listed.transport_id is None:
             return None
         return cached if cached.transport_id == listed.transport_id else None
 
-    def of_source(self, name: str, list_phones: Callable[[], Sequence[Seen]]) -> Sequence[Seen]:
+    def of_source(self, name: str, list_phones: Callable[[], Sequence[ListedPhone]]) -> Sequence[ListedPhone]:
         """Return the recent listing of a source of devices, else a new one, which may take a second
         of CPU time.
         """
@@ -126,7 +126,7 @@ class KnownPhones:
             self._sources[name] = now_s, list_phones()
         return self._sources[name][1]
 
-    def keep(self, server: AdbServer, phones: Sequence[Seen]) -> None:
+    def keep(self, server: AdbServer, phones: Sequence[ListedPhone]) -> None:
         """Keep these phones of a server in place of its earlier ones, before `judge_twins`.
 
         A restarted server counts its transport ids from one: its phones are invalidated as soon as
@@ -139,7 +139,7 @@ class KnownPhones:
             key: replace(self._phones[key], transport_id=None) for key in offline
         } | usable
 
-    def name(self, server: AdbServer, phone: Seen) -> Seen:
+    def name(self, server: AdbServer, phone: ListedPhone) -> ListedPhone:
         """Return the phone, with its last known serial number if it couldn't be asked now."""
         cached = self._phones.get((str(server.address), phone.address))
         return phone if phone.serial or cached is None else replace(phone, serial=cached.serial)
@@ -158,19 +158,19 @@ def all_at_once(work: Callable[[_Item], _Result], items: Sequence[_Item]) -> lis
 
 
 def list_devices(
-    server: AdbServer, *, timeout_s: float = _PROBE_TIMEOUT_S, known: KnownPhones | None = None
-) -> Sequence[Seen]:
+    server: AdbServer, *, timeout_s: float = _PROBE_TIMEOUT_S, cache: PhoneCache | None = None
+) -> Sequence[ListedPhone]:
     """Return every phone that the server sees; those in state ``device`` are asked for their
     identity, all at once.
 
-    ``known``: phones that aren't asked as long as their connection lasts; the others are added.
+    ``cache``: phones that aren't asked as long as their connection lasts; the others are added.
 
     Raises AdbUnavailableError when the server doesn't answer.
     """
-    cache = known or KnownPhones()
-    phones: list[Seen] = []
+    cache = cache or PhoneCache()
+    phones: list[ListedPhone] = []
 
-    def probe(phone: Seen) -> Seen:
+    def probe(phone: ListedPhone) -> ListedPhone:
         return cache.get(server, phone) or cache.name(
             server, _probe_phone(server, phone, timeout_s)
         )
@@ -186,7 +186,7 @@ def list_devices(
 SEVERAL: Final = "several phones call themselves "
 
 
-def judge_twins(phones: Sequence[Seen]) -> list[Seen]:
+def judge_twins(phones: Sequence[ListedPhone]) -> list[ListedPhone]:
     """Settle which of several transports with one ``ro.serialno`` is used.
 
     The same boot id means one phone, reached twice: USB goes before TCP. Different boot ids mean
@@ -194,7 +194,7 @@ def judge_twins(phones: Sequence[Seen]) -> list[Seen]:
     for one phone's.
     """
 
-    def judged(phone: Seen) -> Seen:
+    def judged(phone: ListedPhone) -> ListedPhone:
         twins = [other for other in phones if other.usable and other.serial == phone.serial]
         if not phone.usable or len(twins) < 2:
             return phone
@@ -224,7 +224,7 @@ def judge_twins(phones: Sequence[Seen]) -> list[Seen]:
     return [judged(phone) for phone in phones]
 
 
-def _probe_phone(server: AdbServer, phone: Seen, timeout_s: float) -> Seen:
+def _probe_phone(server: AdbServer, phone: ListedPhone, timeout_s: float) -> ListedPhone:
     """Return a listed phone with its identity, or the reason why it is unusable."""
     if phone.state != "device":
         reason, advice = explain_state(phone)
@@ -280,7 +280,7 @@ def _identify_phone(link: PhoneLink, timeout_s: float) -> Answer:
     return answer
 
 
-def explain_state(phone: Seen) -> tuple[str, str]:
+def explain_state(phone: ListedPhone) -> tuple[str, str]:
     """Return the reason why a phone in this state is unusable, and what to do."""
     if phone.state.startswith("no permissions"):
         where = f" (USB {phone.usb})" if phone.usb else ""

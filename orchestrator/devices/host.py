@@ -244,7 +244,7 @@ class HostDevice(AloneDevice):
         """Remove a run's folder; not an error when it is missing."""
         shutil.rmtree(self.run_folder(run_id), ignore_errors=True)
 
-    def kill_strays(self) -> Sequence[str]:
+    def kill_leftover_runs(self) -> Sequence[str]:
         """Kill the leftover runs of crashed processes, and remove their folders."""
         killed: list[str] = []
         for folder in sorted(self._runs_folder.glob("*")):

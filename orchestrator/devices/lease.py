@@ -129,10 +129,10 @@ class QuarantineFolder:
         return reason
 
     def is_released(self, serial: Serial) -> bool:
-        """Whether a user has released a device, and ``is_as_known`` wasn't called since."""
+        """Whether a user has released a device, and ``confirm_identity`` wasn't called since."""
         return self._released(serial).exists()
 
-    def is_as_known(self, serial: Serial) -> None:
+    def confirm_identity(self, serial: Serial) -> None:
         """Record that a device is the known one: its next release has a new reason."""
         self._released(serial).unlink(missing_ok=True)
 

@@ -211,13 +211,13 @@ class PhoneLink:
         *,
         retry_s: float = 0.0,
         cancelled: threading.Event | None = None,
-        on_away: OnAway = lambda reason, left_s: None,
+        on_offline: OnAway = lambda reason, left_s: None,
     ) -> _T:
         """Run an operation that may be repeated; retry it once if the link was lost and the phone
         reconnects.
 
         ``retry_s``: retry after every lost link or timeout, until this many seconds after the
-        first one. ``on_away`` is called when the phone doesn't reconnect at once. Raises
+        first one. ``on_offline`` is called when the phone doesn't reconnect at once. Raises
         InterruptedByUserError when cancelled meanwhile.
         """
         deadline: Deadline | None = None
@@ -233,11 +233,11 @@ class PhoneLink:
             if not retry_s:
                 self.reconnect(deadline)
                 continue
-            report_away = partial(on_away, _HANGS if has_hung else _IS_GONE)
+            report_away = partial(on_offline, _HANGS if has_hung else _IS_GONE)
             # A hung phone was waited for already; a link may break again and again.
             if has_hung or deadline.elapsed_s >= _RECONNECT_STEP_S:
                 report_away(deadline.remaining_s)
-            self._await_return(deadline, fresh=has_hung, cancelled=cancelled, on_away=report_away)
+            self._await_return(deadline, fresh=has_hung, cancelled=cancelled, on_offline=report_away)
 
     def _await_return(
         self,
@@ -245,9 +245,9 @@ class PhoneLink:
         *,
         fresh: bool,
         cancelled: threading.Event | None,
-        on_away: Callable[[float], None],
+        on_offline: Callable[[float], None],
     ) -> None:
-        """Try to reconnect until a deadline; ``on_away`` gets the remaining seconds after each
+        """Try to reconnect until a deadline; ``on_offline`` gets the remaining seconds after each
         failed try.
         """
         while True:
@@ -260,7 +260,7 @@ class PhoneLink:
                 fresh = isinstance(error, DeviceTimeoutError)
                 if deadline.expired:
                     raise
-                on_away(deadline.remaining_s)
+                on_offline(deadline.remaining_s)
             else:
                 return
 

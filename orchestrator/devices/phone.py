@@ -45,7 +45,7 @@ from orchestrator.errors import (
     LogOverrunError,
     SystemDownError,
 )
-from orchestrator.ports import Seen
+from orchestrator.ports import ListedPhone
 from orchestrator.records.case import Serial
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
 
@@ -161,22 +161,22 @@ class AdbDevice(DetachedRuns, PlacedFiles, InstalledApps):
         server: AdbServer,
         transport: str,
         *,
-        seen: Seen | None = None,
+        listed: ListedPhone | None = None,
         clock: Clock | None = None,
         work_folder: str = WORK_FOLDER,
     ) -> None:
         """Open the phone with the server's ``transport`` (its USB serial or host:port).
 
-        The serial number of a listing, ``seen``, isn't asked again; reading its facts checks that
+        The serial number of a listing, ``listed``, isn't asked again; reading its facts checks that
         it is still the same phone.
 
         Raises DeviceUnusableError, LinkLostError, DeviceTimeoutError, AdbUnavailableError.
         """
         #: Its USB port, as printed by the server: ``usb:1-4.2``.
-        self.usb_path = seen.usb if seen is not None else ""
+        self.usb_path = listed.usb if listed is not None else ""
         PhoneLink.__init__(self, server, transport, clock=clock)
         #: ``ro.serialno`` of the phone.
-        listed_serial = seen.serial if seen is not None else ""
+        listed_serial = listed.serial if listed is not None else ""
         # Some phones (and emulators) have no serial number: the transport replaces it.
         self.serial = Serial(
             listed_serial

@@ -48,7 +48,7 @@ _SHORTENING_S: Final = 120.0
 WAIT_STEP_S: Final = 0.5
 #: Timeout of a round trip beside the wait itself.
 _ANSWER_S: Final = 15.0
-#: Timeout for the last removal; the next kill_strays removes the rest.
+#: Timeout for the last removal; the next kill_leftover_runs removes the rest.
 _CLOSING_S: Final = 3.0
 #: A busy phone may take this long for the first step of a run's shell.
 _BEGIN_S: Final = 20.0
@@ -105,11 +105,11 @@ class DetachedRuns(PhoneLink):
     def __init__(self, folder: str) -> None:
         """``folder`` holds the folders of all runs."""
         #: Called when the phone goes offline while its run is awaited, and when it is back.
-        self.on_away: ReportAway = lambda text, is_away: None
+        self.on_offline: ReportAway = lambda text, is_away: None
         self._runs_folder = folder
         #: Folders of runs that certainly have ended.
         self._ended: set[str] = set()
-        #: Folders of runs that couldn't be ended: the next kill_strays ends them.
+        #: Folders of runs that couldn't be ended: the next kill_leftover_runs ends them.
         self._unfinished: set[str] = set()
         #: Folders to be removed with the next command.
         self._discarded: list[str] = []
@@ -155,7 +155,7 @@ class DetachedRuns(PhoneLink):
             raise self._early_end_error(folder, has_begun=state.word == "gone")
         elif state.has_leftovers:
             # Its result is complete; processes that can't be killed now are left to the folder's
-            # removal, or to the next kill_strays.
+            # removal, or to the next kill_leftover_runs.
             with contextlib.suppress(DeviceError):
                 self._end_run(folder, self._kill)
         else:
@@ -174,7 +174,7 @@ class DetachedRuns(PhoneLink):
         )
 
     def _end_run(self, folder: str, kill: Callable[[Sequence[str]], None]) -> None:
-        """End a run; after a failure it is left to the next kill_strays, without another wait."""
+        """End a run; after a failure it is left to the next kill_leftover_runs, without another wait."""
         self._unfinished.add(folder)
         kill([folder])
         self._unfinished.discard(folder)
@@ -226,7 +226,7 @@ class DetachedRuns(PhoneLink):
         )
 
     def discard_run(self, run_id: RunId) -> None:
-        """See Device.discard_run: needs no round trip; the next kill_strays removes the rest."""
+        """See Device.discard_run: needs no round trip; the next kill_leftover_runs removes the rest."""
         folder = self.run_folder(run_id)
         if folder in self._unfinished:
             # The phone was awaited already.
@@ -261,7 +261,7 @@ class DetachedRuns(PhoneLink):
             "processes": call("processes"),
         }
 
-    def kill_strays(self) -> Sequence[str]:
+    def kill_leftover_runs(self) -> Sequence[str]:
         """Kill our live runs, remove the folders of all, and return the killed ones' names."""
         scripts = self.leftover_run_scripts()
         return self.end_leftover_runs(
@@ -364,10 +364,10 @@ class DetachedRuns(PhoneLink):
             # The run continues offline; we stop it at its deadline, so the phone is awaited a
             # little longer.
             retry_s = deadline.remaining_s + _CLEANUP_S
-            offline_report = _OfflineReport(self.on_away)
+            offline_report = _OfflineReport(self.on_offline)
             try:
                 state = self.retry(
-                    poll_run, retry_s=retry_s, cancelled=cancelled, on_away=offline_report.begin
+                    poll_run, retry_s=retry_s, cancelled=cancelled, on_offline=offline_report.begin
                 )
             except InterruptedByUserError:
                 return _RunState(word="running")

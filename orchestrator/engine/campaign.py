@@ -19,10 +19,10 @@ from orchestrator.engine.device_campaign import (
 )
 from orchestrator.engine.events import CampaignEnded, CampaignStarted, Notice
 from orchestrator.engine.invocation import Context, RunRecords
-from orchestrator.engine.open_work import OpenWork, next_sustained, open_works, slim
+from orchestrator.engine.open_work import OpenWork, next_sustained, open_work_by_serial, slim
 from orchestrator.engine.reference_check import keep_doubts
 from orchestrator.errors import InterruptedByUserError
-from orchestrator.passes import is_around_others
+from orchestrator.passes import is_reference_run
 from orchestrator.ports import Device, Tool
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.case import Serial, ToolName
@@ -187,7 +187,7 @@ def close_campaign(
     runs = [slim(run) for run in store.runs(campaign_ids=[campaign.campaign_id])]
     while open_invocations := [
         item
-        for work in open_works(campaign, runs, tools).values()
+        for work in open_work_by_serial(campaign, runs, tools).values()
         # Without runs there is nothing for the reference workload to bracket.
         for item in (
             *work.planned,
@@ -211,7 +211,7 @@ def close_campaign(
 def _stored(context: Context) -> _Stored:
     """Return a campaign's runs, and the open work of each device."""
     runs = campaign_runs(context)
-    return runs, open_works(context.campaign, runs, context.tools)
+    return runs, open_work_by_serial(context.campaign, runs, context.tools)
 
 
 def _finish(
@@ -220,7 +220,7 @@ def _finish(
     """Store and report the campaign's end; ``stored`` was read after all devices had finished."""
     campaign, finished_at = context.campaign, context.clock.now()
     # Also the doubts of a check that was stored right before a crash.
-    if any(is_around_others(item) for item in campaign.invocations) and keep_doubts(
+    if any(is_reference_run(item) for item in campaign.invocations) and keep_doubts(
         context.store, campaign.campaign_id
     ):
         stored = None

@@ -37,7 +37,7 @@ from orchestrator.errors import (
     StoreError,
     may_return,
 )
-from orchestrator.passes import is_around_others, pass_of
+from orchestrator.passes import is_reference_run, pass_of
 from orchestrator.planning.expansion import UnusedThreads
 from orchestrator.planning.time_budget import RemainingTime
 from orchestrator.ports import Device, Fitness
@@ -442,7 +442,7 @@ class CaseRunner:
         # Without a rest only the device state is read.
         limits = self._context.campaign.terms.limits if at_rest else _NO_LIMITS
         # The reference check needs the whole wait: a phone still hot would be set aside.
-        is_timed = at_rest and not is_around_others(invocation)
+        is_timed = at_rest and not is_reference_run(invocation)
         if is_timed:
             limits = replace(limits, wait=min(limits.wait, self.time.remaining_s))
         fitness = self.wait_until_fit(limits, recent=self._recent_state())

@@ -31,7 +31,7 @@ from orchestrator.errors import (
     may_return,
 )
 from orchestrator.frozen import frozen
-from orchestrator.passes import goes_on, is_around_others
+from orchestrator.passes import goes_on, is_reference_run
 from orchestrator.planning.time_budget import RemainingTime
 from orchestrator.ports import Device, session_of
 from orchestrator.records.campaign import Invocation
@@ -120,7 +120,7 @@ class DeviceCampaign:
         self._reference_items = [
             item
             for item in self._campaign.invocations
-            if is_around_others(item) and item.case.serial == self._serial
+            if is_reference_run(item) and item.case.serial == self._serial
         ]
         #: The device's stored runs of this campaign: all decisions are made from them.
         self._runs: list[RunRecord] = []

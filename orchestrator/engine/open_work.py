@@ -11,7 +11,7 @@ from orchestrator.analysis.drift import checks, is_over
 from orchestrator.analysis.rounds import next_round
 from orchestrator.analysis.samples import MEAN_CLOCK, mean_clock_share
 from orchestrator.frozen import frozen
-from orchestrator.passes import goes_on, is_around_others, shown
+from orchestrator.passes import goes_on, is_reference_run, shown
 from orchestrator.ports import Tool, session_of
 from orchestrator.records.campaign import Campaign, Invocation
 from orchestrator.records.case import FIGURE_PASS, Serial, ToolName, grouped
@@ -82,7 +82,7 @@ def done_count(campaign: Campaign, runs: Sequence[RunRecord], serial: Serial) ->
     return stored + len(markers) - len(_open_sustained(markers, runs, campaign.terms.sustained))
 
 
-def open_works(
+def open_work_by_serial(
     campaign: Campaign, runs: Iterable[RunRecord], tools: Mapping[ToolName, Tool]
 ) -> dict[Serial, OpenWork]:
     """Return the open work of each of a campaign's devices; its ``runs`` may be :func:`slim`."""
@@ -126,7 +126,7 @@ def slim(run: RunRecord) -> RunRecord:
         attachments=(),
         command="",
         report=report,
-        state_before=_battery_state(run.state_before) if is_around_others(run) else None,
+        state_before=_battery_state(run.state_before) if is_reference_run(run) else None,
         state_after=_battery_state(run.state_after),
     )
 
@@ -149,9 +149,9 @@ def _open_sustained(
 def _open_reference(
     invocations: Sequence[Invocation], runs: Sequence[RunRecord]
 ) -> tuple[Invocation, ...]:
-    reference_items = [item for item in invocations if is_around_others(item)]
+    reference_items = [item for item in invocations if is_reference_run(item)]
     other_runs = [
-        run for run in runs if not is_around_others(run) and run.outcome is not Outcome.UNFIT
+        run for run in runs if not is_reference_run(run) and run.outcome is not Outcome.UNFIT
     ]
     # A run that wasn't begun needs no bracket.
     start_times = [run.started_at for run in other_runs if run.reason_code not in NOT_BEGUN]

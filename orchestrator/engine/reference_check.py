@@ -21,7 +21,7 @@ from orchestrator.analysis.drift import (
 from orchestrator.engine.case_runner import CaseRunner
 from orchestrator.engine.invocation import Context
 from orchestrator.errors import DeviceSetAsideError
-from orchestrator.passes import is_around_others
+from orchestrator.passes import is_reference_run
 from orchestrator.ports import Device
 from orchestrator.records.campaign import Invocation
 from orchestrator.records.case import CampaignId, CaseKey, Serial, grouped
@@ -63,7 +63,7 @@ def keep_doubts(
     by_device = grouped(stored, lambda run: run.case.serial)
     changed = []
     for runs in by_device.values():
-        reference_keys = [run.case.case_key for run in runs if is_around_others(run)]
+        reference_keys = [run.case.case_key for run in runs if is_reference_run(run)]
         if not reference_keys:
             continue
         findings = doubted(runs, earlier_figures_us(store, reference_keys[0], campaign_id))
@@ -125,7 +125,7 @@ class ReferenceCheck:
 
         Raises DeviceUnusableError for a device to be set aside.
         """
-        is_first = all(map(is_around_others, self._runs))
+        is_first = all(map(is_reference_run, self._runs))
         verdict = self._check()
         if not verdict.moved:
             return

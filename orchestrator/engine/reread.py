@@ -141,12 +141,12 @@ def reparse(
             store.replace_reading(reread)
             changed.append(run.run_id)
     # Runs from before doubts were stored, and checks that read otherwise now.
-    known = set(changed)
+    reparsed = set(changed)
     for campaign_id in campaign_ids or [
         item.campaign_id for item in store.campaigns(with_hidden=True)
     ]:
         changed += [
-            run.run_id for run in keep_doubts(store, campaign_id) if run.run_id not in known
+            run.run_id for run in keep_doubts(store, campaign_id) if run.run_id not in reparsed
         ]
     return Review(reviewed=reviewed, changed=tuple(changed), pruned=pruned, unread=unread)
 
@@ -203,7 +203,7 @@ def import_runs(
     """
     cases = tuple({run.case.case_key for run in batch.runs})
     stored = [run for run in store.runs(case_keys=cases) if run.run_pass is FIGURE_PASS]
-    figures = {(run.case.case_key, told_by(run.report)) for run in stored if run.report}
+    figures = {(run.case.case_key, report_identity(run.report)) for run in stored if run.report}
     numbers: Counter[CaseKey] = Counter()
     records = []
     for run in _without_stored(store, stored, batch.runs):
@@ -212,7 +212,7 @@ def import_runs(
         recorder = RunRecords(batch.devices[run.case.serial], campaign, tools, clock)
         record = recorder.measured(invocation, run.raw)
         assert record.report is not None, "reading always makes one"
-        if run.is_unlike_others and (key, told_by(record.report)) in figures:
+        if run.is_unlike_others and (key, report_identity(record.report)) in figures:
             continue
         records.append(record)
         numbers[key] += 1
@@ -240,7 +240,7 @@ def import_runs(
     )
 
 
-def told_by(report: ToolReport) -> str:
+def report_identity(report: ToolReport) -> str:
     """Return all that a report says but below which headings of its text it stands."""
     extra = {
         name: value for name, value in report.extra.items() if name not in {"title", "heading"}

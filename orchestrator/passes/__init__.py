@@ -35,7 +35,7 @@ def pass_of(name: Pass) -> PassSpec:
     from orchestrator.passes.specification import PassSpec
 
     if name.value not in pass_names():
-        raise UsageError(f"there is no pass {name.value!r}", hint=known_hint(name.value))
+        raise UsageError(f"there is no pass {name.value!r}", hint=pass_hint(name.value))
     is_builtin = name.value in _BUILTIN
     pass_spec = (
         import_module(f"{__name__}.{name.value}").PASS
@@ -52,7 +52,7 @@ def pass_of(name: Pass) -> PassSpec:
     return pass_spec
 
 
-def known_hint(name: str) -> str:
+def pass_hint(name: str) -> str:
     """Return a hint for an unknown name: the nearest pass that a plan may name, or all."""
     names = plan_pass_names()
     return nearest(name, names) or f"there are {', '.join(names)}"
@@ -120,6 +120,6 @@ def goes_on(item: Invocation | RunRecord) -> bool:
     return shown(item.run_pass).repetition is Repetition.FOR_A_TIME
 
 
-def is_around_others(item: Invocation | RunRecord) -> bool:
+def is_reference_run(item: Invocation | RunRecord) -> bool:
     """Whether an invocation or run is of the reference workload, which shows device changes."""
     return item.run_pass is Pass.REFERENCE

@@ -67,7 +67,7 @@ class Recorder:
     def begin(self, *, sdk: int) -> None:
         """Start recording on a phone of API level ``sdk``; raises DeviceError kinds."""
         device = self._device
-        if sdk < _SERVICE_SDK and (before := property_of(device, _SERVICE.name)) != "1":
+        if sdk < _SERVICE_SDK and (before := read_property(device, _SERVICE.name)) != "1":
             hold_property(device, self._hold, _SERVICE, before)
         recording = Change(what="a trace being recorded", undo=self._undo)
         self._hold(device, recording, f"mkdir -p {self._folder}")
@@ -113,7 +113,7 @@ def hold_property(device: Device, hold: Hold, target: Property, before: str) -> 
         was=before,
     )
     hold(device, change, set_property(target.name, target.value))
-    value = property_of(device, target.name)
+    value = read_property(device, target.name)
     if value != target.value:
         raise DeviceCommandError(
             f"property {target.name} stays {value!r}, {target.value!r} is needed",
@@ -121,7 +121,7 @@ def hold_property(device: Device, hold: Hold, target: Property, before: str) -> 
         )
 
 
-def property_of(device: Device, name: str) -> str:
+def read_property(device: Device, name: str) -> str:
     """Return a property of a phone."""
     return ask(device.shell, {"value": f"getprop {name}"}).value("value")
 

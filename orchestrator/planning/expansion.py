@@ -20,7 +20,7 @@ from orchestrator.planning.selection import (
     cores_skip,
     delegates_for,
     flags_skip,
-    is_not_there,
+    is_unavailable_for_auto,
     mode_skip,
     model_skip,
     skip_reason,
@@ -332,7 +332,7 @@ def _model_cases(
                             case = _with_flags(base_case, flags + option_flags, stock.host_files)
                             # The usual mode isn't set, so that it doesn't change the case's key.
                             yield case if mode is case.process_mode else replace(case, mode=mode)
-                    elif not is_not_there(plan, kind, tool, case_skip.reason_code):
+                    elif not is_unavailable_for_auto(plan, kind, tool, case_skip.reason_code):
                         yield SkippedCase(
                             serial=facts.serial,
                             model_name=model.name,

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import Final
 
-from orchestrator.delegates import DELEGATES, Delegate, asked_for, flags_of
+from orchestrator.delegates import DELEGATES, Delegate, requested_delegates, flags_of
 from orchestrator.errors import UsageError, nearest
 from orchestrator.frozen import frozen
 from orchestrator.programs import declared_for, program, programs, usual_tool
@@ -263,7 +263,7 @@ def delegates_for(plan: Plan, kind: DeviceKind, tool: ToolName) -> tuple[Delegat
     )
 
 
-def is_not_there(plan: Plan, kind: DeviceKind, tool: ToolName, reason_code: str) -> bool:
+def is_unavailable_for_auto(plan: Plan, kind: DeviceKind, tool: ToolName, reason_code: str) -> bool:
     """Whether a skip only says that a device lacks something that ``auto`` would try."""
     if plan.matrix.choice is not DelegateChoice.AUTO:
         return False
@@ -378,7 +378,7 @@ def flags_skip(
 ) -> Skip | None:
     """Return why a program or delegate can't run with these flags, or None."""
     plan_flags, delegate_spec = dict(flags), DELEGATES[delegate]
-    if delegate_spec.is_named_by_flag and asked_for(plan_flags).keys().isdisjoint(
+    if delegate_spec.is_named_by_flag and requested_delegates(plan_flags).keys().isdisjoint(
         delegate_spec.switches.values()
     ):
         return Skip(
@@ -392,7 +392,7 @@ def flags_skip(
             reason=f"'{tool}' has no flags of benchmark_model ({names})",
         )
     usual_flags = flags_of(delegate, program(tool).family)
-    usual_enabled, enabled = asked_for(usual_flags), asked_for({**usual_flags, **plan_flags})
+    usual_enabled, enabled = requested_delegates(usual_flags), requested_delegates({**usual_flags, **plan_flags})
     usual_only = frozenset[str]().union(
         *(usual_enabled[name] for name in usual_enabled.keys() - enabled.keys())
     )

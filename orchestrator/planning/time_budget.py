@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from orchestrator.clock import Clock, Deadline
-from orchestrator.passes import goes_on, is_around_others
+from orchestrator.passes import goes_on, is_reference_run
 from orchestrator.planning.expansion import Expansion, least_duration_s, with_skips
 from orchestrator.records.campaign import Campaign, Invocation, Terms
 from orchestrator.records.case import Case, CaseKey, Pass, Serial, SeriesKey, Skip, grouped
@@ -219,7 +219,7 @@ class RemainingTime:
         #: The seconds of the last run of a series, in one pass.
         self._taken_s: dict[tuple[SeriesKey, Pass], float] = {}
         self._reserve_s = (
-            CHECK_S if any(is_around_others(item) for item in campaign.invocations) else 0.0
+            CHECK_S if any(is_reference_run(item) for item in campaign.invocations) else 0.0
         )
         budget_s = None if terms.budget is None else max(0.0, terms.budget - busy_s(terms, runs))
         seconds = time_limit_s(terms.until, budget_s, clock.now())

@@ -427,7 +427,7 @@ class ImportedTool:
         return ToolReport(outcome="failed", failure_code="no-result", failure_reason=reason)
 
 
-def source_of(data: bytes, run: int) -> tuple[Attachment, ...]:
+def source_attachments(data: bytes, run: int) -> tuple[Attachment, ...]:
     """Return the attachments of run number ``run``, counted from 0, of an imported file."""
     return (
         Attachment(name=SOURCE, data=data),

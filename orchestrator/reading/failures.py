@@ -207,7 +207,7 @@ class FailureClues:
         return self.best is not None or self.crash_signal is not None
 
     @property
-    def is_of_a_benchmark(self) -> bool:
+    def is_benchmark_line(self) -> bool:
         """Whether the best line is a benchmark program's, not a shell's, a linker's or a package
         manager's.
         """
@@ -390,7 +390,7 @@ class SystemLog:
 def system_failure(text: str) -> Failure | None:
     """Return the failure in a line of a linker, a shell or the kernel; None for other lines."""
     clues = FailureClues()
-    if len(text) > _LONGEST_OF_SYSTEM or not clues.feed(text) or clues.is_of_a_benchmark:
+    if len(text) > _LONGEST_OF_SYSTEM or not clues.feed(text) or clues.is_benchmark_line:
         return None
     return clues.text_failure()
 

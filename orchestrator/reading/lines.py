@@ -147,7 +147,7 @@ def _plain(line: Line) -> str:
     return text
 
 
-def own_lines(buffer: Buffer) -> Iterator[Line]:
+def program_lines(buffer: Buffer) -> Iterator[Line]:
     """Yield the lines of a program's output, without a log's ``threadtime`` headers.
 
     If the buffer ends without a line end, its last line was cut off.

@@ -18,7 +18,7 @@ from orchestrator.delegates.judging import Judge, RuntimeNodes
 from orchestrator.errors import OutputParseError
 from orchestrator.frozen import frozen
 from orchestrator.reading.failures import CRASH_CODES, Failure, SystemLog, signal_failure
-from orchestrator.reading.lines import iterate_blocks, mean_as_printed, own_lines, without_foreign
+from orchestrator.reading.lines import iterate_blocks, mean_as_printed, program_lines, without_foreign
 from orchestrator.reading.profile import OperatorProfile
 from orchestrator.reading.protos import (
     decode_op_profile,
@@ -108,11 +108,11 @@ def parse_run(
     started = started or Started()
     console = Transcript()
     for data in (stdout, stderr):
-        for line in own_lines(data):
+        for line in program_lines(data):
             console.feed(line)
     system = SystemLog(program=started.program)
     blocks = (without_foreign(block) for block in iterate_blocks(logcat))
-    logged = logged_processes((line for block in blocks for line in own_lines(block)), system)
+    logged = logged_processes((line for block in blocks for line in program_lines(block)), system)
     transcript = benchmark_transcript(console, logged)
     transcript.flags = {**started.flags, **transcript.flags}
     return build_report(

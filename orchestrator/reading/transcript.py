@@ -169,7 +169,7 @@ class Transcript:
             self.stage == STAGE_NEW
             and not self.delegates.lines
             and not self.delegates.uses_npu_runtime
-            and not self.failures.is_of_a_benchmark
+            and not self.failures.is_benchmark_line
             and not self.has_profile
             and not self.profile_proto
             and not self.banner
@@ -185,7 +185,7 @@ class Transcript:
         return self.banner_signature or requested
 
     @property
-    def is_of_litert_lm(self) -> bool:
+    def is_litert_lm(self) -> bool:
         """Whether the lines are of LiteRT-LM, which isn't read here, and none of our programs'."""
         return self.has_litert_lm_lines and not (
             self.has_start or self.echoed or self.stage >= STAGE_RUNNING
@@ -222,7 +222,7 @@ class Transcript:
         """Whether the next line may continue a table or a list."""
         return self.in_profile or self._in_proto or self._in_refused
 
-    def has_said(self, text: str) -> bool:
+    def has_printed(self, text: str) -> bool:
         """Whether a line is one that a process prints once, and was read before."""
         if text.startswith("Running benchmark for"):
             # The warm-up and the measurement.

@@ -13,7 +13,7 @@ from typing import Annotated, Final, TypeAlias
 from pydantic import AfterValidator, Field, WithJsonSchema
 from pydantic.json_schema import SkipJsonSchema
 
-from orchestrator.fields import NO_KEY, SOME, OneOrMany, Sha256, Text, by_rule, not_one_of
+from orchestrator.fields import NO_KEY, SOME, OneOrMany, Sha256, Text, by_rule, unknown_word_message
 from orchestrator.frozen import frozen
 from orchestrator.records.case import ToolName
 
@@ -31,7 +31,7 @@ ABIS: Final = (
 
 def _abi(text: str) -> str:
     if text not in ABIS:
-        raise ValueError(not_one_of(text, ABIS))
+        raise ValueError(unknown_word_message(text, ABIS))
     return text
 
 

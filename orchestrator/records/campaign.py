@@ -185,7 +185,7 @@ class Pairing:
         return range(self.warmup + 1)
 
 
-class Standing(enum.StrEnum):
+class PhoneActivity(enum.StrEnum):
     """A phone's activity; those that need attention come first."""
 
     ABANDONED = "abandoned"
@@ -197,12 +197,12 @@ class Standing(enum.StrEnum):
     @property
     def order(self) -> int:
         """Its place in lists."""
-        return list(Standing).index(self)
+        return list(PhoneActivity).index(self)
 
     @property
     def is_under_way(self) -> bool:
         """Whether the phone's end is waited for."""
-        return self in {Standing.WORKING, Standing.WAITING}
+        return self in {PhoneActivity.WORKING, PhoneActivity.WAITING}
 
 
 @frozen
@@ -210,7 +210,7 @@ class PhoneStatus:
     """One phone of a campaign."""
 
     serial: str
-    standing: Standing = Standing.WAITING
+    standing: PhoneActivity = PhoneActivity.WAITING
     #: What it measures, waits for, or why it was abandoned.
     doing: str = ""
     stored: int = 0
@@ -225,9 +225,9 @@ class PhoneStatus:
     @property
     def look(self) -> str:
         """Its style in lists: its standing, except for a phone that is done with failed runs."""
-        if self.standing is not Standing.DONE or not self.failed:
+        if self.standing is not PhoneActivity.DONE or not self.failed:
             return self.standing.value
-        return (Standing.ABANDONED if self.failed >= self.stored else Standing.AWAY).value
+        return (PhoneActivity.ABANDONED if self.failed >= self.stored else PhoneActivity.AWAY).value
 
 
 @frozen
@@ -294,7 +294,7 @@ class Status:
     @property
     def is_over(self) -> bool:
         """Whether all phones are done: until then a rule may add rounds."""
-        return bool(self.phones) and all(phone.standing is Standing.DONE for phone in self.phones)
+        return bool(self.phones) and all(phone.standing is PhoneActivity.DONE for phone in self.phones)
 
     @property
     def total(self) -> int:

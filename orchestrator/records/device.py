@@ -226,7 +226,7 @@ def _slug(name: str) -> str:
     return re.sub(r"[^a-z0-9*?]+", "-", name.lower()).strip("-")
 
 
-def told_apart(facts: DeviceFacts, other: DeviceFacts, *, at_once: bool = False) -> str:
+def phone_differences(facts: DeviceFacts, other: DeviceFacts, *, at_once: bool = False) -> str:
     """Return the names of the facts that differ between two phones of one serial number; empty when
     they may be the same phone.
 

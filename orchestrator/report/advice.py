@@ -84,7 +84,7 @@ class AdviceReport:
             yield "Figures of virtual phones are among them: they say nothing about real ones."
 
 
-def advice_of(data: ReportData) -> AdviceReport:
+def collect_advice(data: ReportData) -> AdviceReport:
     """Return all advice, device by device."""
     judged = [row for row in data.results if row.compared is not None]
     rules = dict(RULES)
@@ -114,7 +114,7 @@ def _by_model(rows: Iterable[ResultRow]) -> Iterable[Sequence[ResultRow]]:
 
 
 def _ratio(row: ResultRow, over: ResultRow) -> Ratio:
-    """Return how many times as long a case takes as another, as sure as the report's ties are."""
+    """Return the ratio of two cases' times, at the level of the report's ties."""
     return speed_up(figure_of(row), figure_of(over), level=max(row.level, over.level))
 
 

@@ -12,14 +12,14 @@ from orchestrator.analysis.case_result import (
     CaseResult,
     CaseStatus,
     OutputChecks,
-    autocorrelation_of_others,
+    device_autocorrelations,
     judge_case,
 )
-from orchestrator.analysis.intervals import UNSEEN, Autocorrelation
+from orchestrator.analysis.intervals import NO_AUTOCORRELATION, Autocorrelation
 from orchestrator.analysis.outcome import figure_us
-from orchestrator.analysis.rounds import standings_of
+from orchestrator.analysis.rounds import iter_progress
 from orchestrator.frozen import frozen
-from orchestrator.passes import is_around_others, passes
+from orchestrator.passes import is_reference_run, passes
 from orchestrator.passes.specification import PassSpec
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.case import (
@@ -51,7 +51,7 @@ from orchestrator.tables.operators import diff_pairs, newest_profiles
 from orchestrator.tables.passes import (
     FURTHER,
     PassFigure,
-    known_median,
+    median_or_none,
     latency_reports,
     usable_reports,
 )
@@ -193,7 +193,7 @@ def _gather(stored: Stored) -> _Gathered:
         for invocation in campaign.invocations:
             key = invocation.case.case_key
             # The reference workload checks the device, and is no result of the plan.
-            if not is_around_others(invocation):
+            if not is_reference_run(invocation):
                 gathered.cases.setdefault(key, invocation.case)
             if invocation.run_pass is FIGURE_PASS:
                 gathered.timed.add(key)
@@ -203,7 +203,7 @@ def _gather(stored: Stored) -> _Gathered:
     def is_counted(run: RunRecord) -> bool:
         campaign = gathered.campaigns.get(run.campaign_id)
         is_warm_up = campaign is not None and campaign.is_warm_up(run.run_pass, run.invocation)
-        return not is_warm_up and not is_around_others(run)
+        return not is_warm_up and not is_reference_run(run)
 
     gathered.runs = grouped(filter(is_counted, stored.runs), lambda run: run.case.case_key)
     for key, case_runs in gathered.runs.items():
@@ -220,7 +220,7 @@ def _gather(stored: Stored) -> _Gathered:
                 (key, [run for run in runs if run.campaign_id == campaign.campaign_id])
                 for key, runs in gathered.runs.items()
             )
-            for key, item in standings_of(campaign, cases, gathered.autocorrelations):
+            for key, item in iter_progress(campaign, cases, gathered.autocorrelations):
                 gathered.stopped[key].append((item.reason.value, item.text))
     return gathered
 
@@ -234,7 +234,7 @@ def _autocorrelations(
     ]
     timed = [*figure_runs, *(run for run in beside if run.run_pass is FIGURE_PASS)]
     by_campaign = {
-        name: autocorrelation_of_others(
+        name: device_autocorrelations(
             grouped(runs, lambda run: run.case.case_key), gathered.campaigns.get(name)
         )
         for name, runs in grouped(timed, lambda run: run.campaign_id).items()
@@ -251,7 +251,7 @@ def _result_row(case: Case, gathered: _Gathered) -> ResultRow:
     # A case without a completed run has no outputs to check.
     has_outputs = any(run.outcome is Outcome.COMPLETED for run in runs)
     check = gathered.checks.of(case) if has_outputs else None
-    result = judge_case(runs, others=gathered.autocorrelations.get(key, UNSEEN), check=check)
+    result = judge_case(runs, others=gathered.autocorrelations.get(key, NO_AUTOCORRELATION), check=check)
     if result.status is CaseStatus.NOT_RUN and key not in gathered.timed:
         result = replace(result, status=CaseStatus.UNTIMED)
     if key in gathered.goals:
@@ -284,15 +284,15 @@ def _result_row(case: Case, gathered: _Gathered) -> ResultRow:
         or case.build_sha256 in gathered.fake_builds
         or any(run.is_virtual for run in runs),
         result=result,
-        init_us=known_median(report.init_us for report in timed),
-        first_us=known_median(report.first_inference_us for report in timed),
-        warmup_us=known_median(report.warmup_mean_us for report in timed),
-        init_memory_mib=known_median(report.init_memory_mib for report in memory_reports),
-        overall_memory_mib=known_median(report.overall_memory_mib for report in memory_reports),
-        peak_memory_mib=known_median(report.peak_memory_mib for report in memory_reports),
+        init_us=median_or_none(report.init_us for report in timed),
+        first_us=median_or_none(report.first_inference_us for report in timed),
+        warmup_us=median_or_none(report.warmup_mean_us for report in timed),
+        init_memory_mib=median_or_none(report.init_memory_mib for report in memory_reports),
+        overall_memory_mib=median_or_none(report.overall_memory_mib for report in memory_reports),
+        peak_memory_mib=median_or_none(report.peak_memory_mib for report in memory_reports),
         delegate=_evidence(result, runs),
         invocations=tuple(map(invocation, runs)),
-        of_passes={
+        pass_lines={
             FURTHER.name: tuple(
                 figure for spec in specs_with_runs for figure in _figures(spec, of_pass[spec.name])
             ),
@@ -319,7 +319,7 @@ def _figures(spec: PassSpec, runs: Sequence[RunRecord]) -> Iterator[PassFigure]:
         yield PassFigure(
             run_pass=spec.name.value,
             head=figure.head,
-            value=known_median(values),
+            value=median_or_none(values),
             digits=figure.digits,
             count=len(values),
         )

@@ -130,7 +130,7 @@ def _map(row: ResultRow, profile: Profile, colours: dict[str, int]) -> Html:
 
 def _sustained(rows: Iterable[ResultRow]) -> Iterator[tuple[str, Html]]:
     of_place = grouped(
-        (row for row in rows if row.of_passes.get("sustained")),
+        (row for row in rows if row.pass_lines.get("sustained")),
         lambda row: row.place,
     )
     for members in of_place.values():
@@ -143,7 +143,7 @@ def _sustained(rows: Iterable[ResultRow]) -> Iterator[tuple[str, Html]]:
                 look=_delegate_colour(row),
             )
             for row in members
-            for run in row.of_passes["sustained"]
+            for run in row.pass_lines["sustained"]
         ]
         title = f"{members[0].where}: {figure_unit(members[0].case)} over time"
         yield title, lines(drawn[:_MOST_LINES], title, Across(name="s"))

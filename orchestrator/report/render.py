@@ -10,7 +10,7 @@ from orchestrator.analysis.comparison import ComparedCase, Comparison
 from orchestrator.analysis.measured import Measured
 from orchestrator.passes import pass_tables
 from orchestrator.records.case import grouped
-from orchestrator.report.advice import advice_of
+from orchestrator.report.advice import collect_advice
 from orchestrator.report.assembly import collector_off
 from orchestrator.report.charts import (
     ThreadStep,
@@ -103,7 +103,7 @@ def render_html(data: ReportData, *, title: str, is_of_site: bool = False) -> st
         blocks=blocks,
         is_folded=is_folded,
         chips=_chips(data),
-        advice=advice_of(data),
+        advice=collect_advice(data),
         grids=grids,
         pass_tables=pass_tables(),
         charts=report_charts(data),

@@ -142,14 +142,14 @@ def fastest_table(contests: Sequence[Contest]) -> Table[Contest]:
         caption="The fastest configuration of each model on each phone",
         columns=columns,
         rows=contests,
-        notes=notes_of(rows, names),
+        notes=fastest_notes(rows, names),
         is_virtual=lambda item: item.shown.is_virtual,
         nothing="no latency was measured",
         look=lambda item: row_style(item.shown) if item.best is not None else "bad",
     )
 
 
-def notes_of(rows: Sequence[ResultRow], names: ShortNames) -> list[str]:
+def fastest_notes(rows: Sequence[ResultRow], names: ShortNames) -> list[str]:
     """Return the notes for a table with short names, at most five sentences."""
     unclean = sum(not (row.result.is_judged or row.is_unused_thread_count) for row in rows)
     notes = [f"All {names.common}." if names.common else ""]

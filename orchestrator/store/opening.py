@@ -17,7 +17,7 @@ from typing import Final
 from sqlalchemy import URL, Connection, insert, inspect, make_url, select
 from sqlalchemy.exc import ArgumentError
 
-from orchestrator.clock import own_timezone, zone_of
+from orchestrator.clock import local_timezone, find_zone
 from orchestrator.errors import (
     HostStorageError,
     StoreCorruptError,
@@ -25,7 +25,7 @@ from orchestrator.errors import (
     StoreMissingError,
     UsageError,
 )
-from orchestrator.files import draft_of, expanded, make_private
+from orchestrator.files import draft_path, expanded, make_private
 from orchestrator.installation import require_packages
 from orchestrator.store.campaigns import Campaigns
 from orchestrator.store.database import postgresql_engine, sqlite_engine, store_errors
@@ -49,7 +49,7 @@ class Store(Campaigns, Usage, Retention):
         """The time zone in which nights begin and end; None for the reader's own."""
         with self.reading() as connection:
             name = connection.scalar(select(SETTINGS.c.value).where(SETTINGS.c.name == "timezone"))
-        return zone_of(name or "")
+        return find_zone(name or "")
 
 
 class MemoryStore(Store):
@@ -177,7 +177,7 @@ def _prepared(store: Store, *, makes_new: bool = True) -> Store:
                 # Another process may have made them.
                 if not _has_tables(connection, store.name):
                     METADATA.create_all(connection, checkfirst=False)
-                    settings = {"version": str(VERSION), "timezone": own_timezone()}
+                    settings = {"version": str(VERSION), "timezone": local_timezone()}
                     rows = [{"name": name, "value": value} for name, value in settings.items()]
                     connection.execute(insert(SETTINGS), rows)
         stack.pop_all()
@@ -280,7 +280,7 @@ def copy_to(path: Path, copy: Path) -> None:
 
     Raises StoreError, StoreCorruptError or HostStorageError; no part of a copy is left then.
     """
-    draft = draft_of(copy)
+    draft = draft_path(copy)
     try:
         # Before SQLite does, which would report a fault of the copy's path as one of the store.
         draft.touch()

@@ -100,7 +100,7 @@ class PassFigure:
         return "" if self.value is None else f"{self.value:.{self.digits}f}"
 
 
-def known_median(values: Iterable[float | None]) -> float | None:
+def median_or_none(values: Iterable[float | None]) -> float | None:
     """Return the median of the values that aren't None, or None."""
     numbers = [value for value in values if value is not None]
     return statistics.median(numbers) if numbers else None
@@ -135,8 +135,8 @@ def start_rows(runs: Iterable[RunRecord]) -> tuple[StartRow, ...]:
         StartRow(
             stage=stage,
             count=len(starts),
-            init_us=known_median(run.report.init_us for run in starts if run.report is not None),
-            first_us=known_median(
+            init_us=median_or_none(run.report.init_us for run in starts if run.report is not None),
+            first_us=median_or_none(
                 run.report.first_inference_us for run in starts if run.report is not None
             ),
             quality=worst_quality(starts),
@@ -183,7 +183,7 @@ def quality_class(item: Judged) -> str:
     return f"q-{'none' if item.quality is None else item.quality.value}"
 
 
-def half_words(mean: Mean | None, half: float | None) -> str | None:
+def interval_words(mean: Mean | None, half: float | None) -> str | None:
     """Return ``too few runs`` where half an interval exceeds its figure; else None."""
     return "too few runs" if mean is not None and (half is None or half > 1) else None
 

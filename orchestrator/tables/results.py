@@ -424,7 +424,7 @@ def _reasons(row: ResultRow) -> str:
     return "; ".join([*reasons, *result.notes])
 
 
-def bar_of(rows: Sequence[ResultRow]) -> Column[ResultRow]:
+def bar_column(rows: Sequence[ResultRow]) -> Column[ResultRow]:
     """Return the bar of a figure: its share of the slowest one of its model on its device."""
     slowest: dict[tuple[str, str], float] = {}
     for row in rows:
@@ -450,7 +450,7 @@ def listed_table(rows: Sequence[ResultRow]) -> Table[ResultRow]:
         by_name["tokens_per_s"],
         by_name["precision"],
         by_name["speed_up"],
-        bar_of(rows),
+        bar_column(rows),
         by_name["winner"],
         by_name["outputs"],
         Column("notes", "", figure_notes, is_optional=True),
@@ -566,7 +566,7 @@ def case_parts(
 
 def pass_table(table: PassTable[Any], rows: Sequence[ResultRow]) -> Table[Any]:
     """Return the table of a pass: the lines of all cases."""
-    parts = case_parts(rows, lambda row: row.of_passes.get(table.name, ()))
+    parts = case_parts(rows, lambda row: row.pass_lines.get(table.name, ()))
     caption = table.caption([row.case for row, _ in parts])
     return parts_table(table.name, caption, parts, table.columns)
 
@@ -575,7 +575,7 @@ def _pass_columns(table: PassTable[Any]) -> Iterator[Column[ResultRow]]:
     """Yield the columns of a pass's lines for CSV, JSON and frames."""
 
     def case_lines(row: ResultRow) -> Sequence[Any]:
-        lines: Sequence[Any] = row.of_passes.get(table.name, ())
+        lines: Sequence[Any] = row.pass_lines.get(table.name, ())
         return lines
 
     def record(row: ResultRow) -> object:

@@ -216,7 +216,7 @@ class ResultRow:
     delegate: DelegateEvidence | None
     invocations: Sequence[InvocationRow]
     #: The lines of passes beside its latency, by the name of their table.
-    of_passes: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    pass_lines: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     #: By campaign, where the plan has the pass ``profile``.
     profiles: tuple[Profile, ...] = ()
     findings: tuple[FindingRow, ...]

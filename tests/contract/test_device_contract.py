@@ -269,12 +269,12 @@ def test_strays_of_a_crashed_process_are_killed_and_their_folders_removed(
     crashed.start()
     watcher = body.observer()
     wait_until(lambda: is_running(watcher, f"sleep {mark}"), "the program runs")
-    killed = watcher.device.kill_strays()
+    killed = watcher.device.kill_leftover_runs()
     assert len(killed) == 1
     assert run_id in killed[0]
     assert not is_running(watcher, f"sleep {mark}")
     assert watcher.sh(f"ls {quote(watcher.device.run_folder(run_id))}").exit_code != 0
-    assert not watcher.device.kill_strays()
+    assert not watcher.device.kill_leftover_runs()
     crashed.join(60)
     assert not crashed.is_alive()
 

@@ -84,7 +84,7 @@ def test_a_run_goes_on_without_its_link_and_ends_with_all_it_printed(
     )
     meanwhile.join()
     assert (result.exit_code, result.stdout, result.timed_out) == (4, b"begun\nend\n", False)
-    assert not phone.device.kill_strays()
+    assert not phone.device.kill_leftover_runs()
 
 
 def test_a_reboot_ends_a_run_and_keeps_its_files(phone: PhoneBody, run_id: RunId) -> None:
@@ -98,7 +98,7 @@ def test_a_reboot_ends_a_run_and_keeps_its_files(phone: PhoneBody, run_id: RunId
     phone.device.wait_until_ready(timeout_s=180)
     assert phone.device.state().boot_id not in ("", before)
     assert phone.device.facts().boot_id != before
-    assert phone.device.kill_strays() == []
+    assert phone.device.kill_leftover_runs() == []
     assert place(phone, model()) == 0
 
 
@@ -118,7 +118,7 @@ def test_a_run_needs_no_tool_that_some_phones_lack(
     place(phone, model())
     result = phone.device.run_detached("echo out; exit 3", run_id=run_id, timeout_s=60)
     assert (result.exit_code, result.stdout) == (3, b"out\n")
-    assert phone.device.kill_strays() == []
+    assert phone.device.kill_leftover_runs() == []
 
 
 def test_a_service_that_hangs_is_abandoned_at_its_deadline_and_costs_nothing_else(
@@ -182,7 +182,7 @@ def test_a_quiet_phone_is_afterwards_as_it_was(
 def test_nothing_runs_on_and_nothing_lies_about_after_a_run(
     phone: PhoneBody, run_id: RunId
 ) -> None:
-    phone.device.kill_strays()
+    phone.device.kill_leftover_runs()
     before = processes(phone)
     assert (
         phone.device.run_detached("sleep 1 & echo out", run_id=run_id, timeout_s=60).stdout
@@ -192,7 +192,7 @@ def test_nothing_runs_on_and_nothing_lies_about_after_a_run(
     phone.device.state()
     assert phone.sh(f"ls -A {phone.device.work_folder}/runs").stdout == b""
     phone.device.run_detached("sleep 1", run_id=RunId(f"{run_id}-later"), timeout_s=60)
-    phone.device.kill_strays()
+    phone.device.kill_leftover_runs()
     assert processes(phone) == before
 
 

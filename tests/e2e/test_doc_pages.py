@@ -138,8 +138,8 @@ class Reader:
             return
         words = shlex.split(line)
         assert words.pop(0) == "benchfarm", f"{line}: neither run nor listed in NOT_RUN"
-        of_farm = words[0] == "farm" or "--farm" in words or "release-7" in words
-        environ: dict[str, Any] = {"BENCHFARM_STORE": self.database} if of_farm else {}
+        farm_findings = words[0] == "farm" or "--farm" in words or "release-7" in words
+        environ: dict[str, Any] = {"BENCHFARM_STORE": self.database} if farm_findings else {}
         words = [self.named(word, environ) for word in words]
         is_beside_loads = "contention" in line
         if is_beside_loads:

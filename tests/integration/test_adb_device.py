@@ -16,7 +16,7 @@ from benchfarm_virtual.samples import BENCHMARK_PACKAGE, benchmark_apk
 from orchestrator.app.workspace import Workspace
 from orchestrator.clock import Deadline, SystemClock
 from orchestrator.devices.adb_server import AdbServer
-from orchestrator.devices.discovery import STATE_NOTES, KnownPhones, list_devices
+from orchestrator.devices.discovery import STATE_NOTES, PhoneCache, list_devices
 from orchestrator.devices.phone import WORK_FOLDER, AdbDevice
 from orchestrator.devices.sockets import Connection, ServerAddress
 from orchestrator.errors import (
@@ -169,10 +169,10 @@ def test_a_known_phone_is_not_asked_again_until_its_connection_is_another_one(
     bench: Bench, phone: "Phone"
 ) -> None:
     def seen(timeout_s: float = 30.0) -> bool:
-        listed = list_devices(bench.server, timeout_s=timeout_s, known=known)
+        listed = list_devices(bench.server, timeout_s=timeout_s, cache=known)
         return next(one for one in listed if one.address == phone.address).usable
 
-    known = KnownPhones()
+    known = PhoneCache()
     assert seen()
     hanging = fault(phone, "hang")
     assert seen()

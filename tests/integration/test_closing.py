@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from orchestrator.analysis.rounds import standings
-from orchestrator.app.doctor import of_host
+from orchestrator.analysis.rounds import progress_by_case
+from orchestrator.app.doctor import host_findings
 from orchestrator.app.resuming import resume
 from orchestrator.app.workspace import Workspace
 from orchestrator.cli import measuring, stored
 from orchestrator.engine.campaign import close_campaign
 from orchestrator.engine.events import Notice
-from orchestrator.engine.open_work import open_works
+from orchestrator.engine.open_work import open_work_by_serial
 from orchestrator.errors import BenchfarmError, UsageError
 from orchestrator.extensions.farm import submissions
 from orchestrator.extensions.farm.queue import FarmQueue
@@ -67,7 +67,7 @@ def test_a_closed_campaign_is_over_and_says_what_was_abandoned(
     with Workspace(settings) as opened:
         interrupted(opened.store, samples)
     with Workspace(settings) as opened:
-        (advice,) = [item for item in of_host(opened) if item.check == "campaigns"]
+        (advice,) = [item for item in host_findings(opened) if item.check == "campaigns"]
     assert "'benchfarm results close cut' abandons the rest" in advice.next_step
     with pytest.raises(UsageError, match="nightly is a name"):
         stored.close(settings, ["nightly"])
@@ -87,9 +87,9 @@ def test_a_closed_campaign_is_over_and_says_what_was_abandoned(
         assert campaign is not None
         assert (campaign.status, campaign.finished_at is None) == (CampaignStatus.CLOSED, False)
         assert not any(
-            work.invocations for work in open_works(campaign, runs, opened.tools).values()
+            work.invocations for work in open_work_by_serial(campaign, runs, opened.tools).values()
         )
-        (advice,) = [item for item in of_host(opened) if item.check == "campaigns"]
+        (advice,) = [item for item in host_findings(opened) if item.check == "campaigns"]
     assert advice.level == "ok"
     ended = Counter((run.outcome, run.reason_code) for run in runs)
     assert ended == {(Outcome.COMPLETED, ""): 1, (Outcome.SKIPPED, "abandoned"): 7}
@@ -133,17 +133,17 @@ def test_rounds_that_would_be_added_and_curves_that_are_cut_are_abandoned_too(
     store.append_run(rough)
     store.append_run(cut)
     with Workspace(Settings.from_environment({}, home=Path("/nonexistent")), store=store) as opened:
-        works = open_works(campaign, store.runs(), opened.tools)
+        works = open_work_by_serial(campaign, store.runs(), opened.tools)
         assert [(len(work.added), len(work.sustained)) for work in works.values()] == [(1, 1)]
         assert close_campaign(campaign, store, opened.tools, opened.clock) == 2
         assert not any(
-            work.invocations for work in open_works(campaign, store.runs(), opened.tools).values()
+            work.invocations for work in open_work_by_serial(campaign, store.runs(), opened.tools).values()
         )
     abandoned = {
         (run.run_pass, run.invocation) for run in store.runs() if run.reason_code == "abandoned"
     }
     assert abandoned == {(Pass.TIMING, 2), (Pass.SUSTAINED, 1)}
-    assert standings(campaign, store.runs())[timing.case_key].text.endswith(
+    assert progress_by_case(campaign, store.runs())[timing.case_key].text.endswith(
         "after 2, then its campaign was abandoned"
     )
 
@@ -204,7 +204,7 @@ def test_what_a_job_of_the_farm_goes_on_with_is_offered_to_nobody_else(
         with Workspace(shared) as opened:
             for campaign_id in ("night_A", "night_B"):
                 opened.store.set_status(CampaignId(campaign_id), CampaignStatus.INTERRUPTED, None)
-            assert [item.level for item in of_host(opened) if item.check == "campaigns"] == ["ok"]
+            assert [item.level for item in host_findings(opened) if item.check == "campaigns"] == ["ok"]
         with pytest.raises(UsageError, match="night_B is a job of the farm"):
             measuring.run(shared, {}, RESUME)
         with pytest.raises(UsageError, match="a job of the farm that waits or runs") as caught:
@@ -215,7 +215,7 @@ def test_what_a_job_of_the_farm_goes_on_with_is_offered_to_nobody_else(
         queue.end(begin(queue, "B", host="two"), "failed", "the phone gave up")
         with Workspace(shared) as opened:
             opened.store.set_status(CampaignId("night_B"), CampaignStatus.RUNNING, None)
-            (advice,) = [item for item in of_host(opened) if item.check == "campaigns"]
+            (advice,) = [item for item in host_findings(opened) if item.check == "campaigns"]
     assert "close night_B'" in advice.next_step
     assert stored.close(shared, ["night_B"]).exit_code == 0
     assert open_ones(shared) == {"night_A"}
@@ -248,11 +248,11 @@ def test_what_is_resumed_by_name_only_is_named_by_a_resume_that_names_none(
 
     seen: list[object] = []
 
-    class Seen:
+    class ListedPhone:
         def on_event(self, event: object) -> None:
             seen.append(event)
 
-    with Workspace(settings, observer=Seen()) as opened:
+    with Workspace(settings, observer=ListedPhone()) as opened:
         traced(opened.store, "look")
         with pytest.raises(UsageError, match="look is a trace") as refused:
             resume(opened)

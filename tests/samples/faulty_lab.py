@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchfarm_virtual.lab import lab_request
-from orchestrator.devices.adb_server import OwnServer, find_adb
+from orchestrator.devices.adb_server import PrivateAdbServer, find_adb
 from tests.conftest import poll_until
 
 if TYPE_CHECKING:
@@ -251,6 +251,6 @@ def counts_of(
     )
 
 
-def server_of(lab: Lab) -> OwnServer:
+def server_of(lab: Lab) -> PrivateAdbServer:
     """The lab's own adb server."""
-    return OwnServer(lab.cli.home / "state" / "virtual", setting="", environ={}, usb=False)
+    return PrivateAdbServer(lab.cli.home / "state" / "virtual", setting="", environ={}, usb=False)

@@ -14,7 +14,7 @@ from benchfarm_virtual.programs.delegates import ANDROID_FLAGS
 from benchfarm_virtual.programs.litert import LITERT_FLAGS
 from orchestrator.analysis.findings import CODES
 from orchestrator.app.exchange import EXPORTERS
-from orchestrator.delegates import DELEGATES, FlagFamily, asked_for, flags_of
+from orchestrator.delegates import DELEGATES, FlagFamily, requested_delegates, flags_of
 from orchestrator.plugins import Exporter, is_own, load, plugins
 from orchestrator.records.case import DelegateName, Pass
 from tests.omissions import PLACES, Place
@@ -87,7 +87,7 @@ def test_the_flags_of_a_delegate_are_read_as_a_request_for_it() -> None:
     """Without it, a run that fell back would be one that asked for the CPU, or for another one."""
     for name, own in DELEGATES.items():
         for family, flags in own.flags.items():
-            asked = {*asked_for({flag: value or "true" for flag, value in flags.items()})}
+            asked = {*requested_delegates({flag: value or "true" for flag, value in flags.items()})}
             # LiteRT runs XNNPACK on the CPU by itself, and those of a library are named by the plan.
             is_asked = not own.is_named_by_flag and (
                 not name.is_cpu or flags.get("use_xnnpack") == "true"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from orchestrator.clock import own_timezone
+from orchestrator.clock import local_timezone
 
 
 @pytest.fixture(autouse=True)
@@ -34,4 +34,4 @@ def test_a_time_zone_always_has_a_name(
     with monkeypatch.context() as patched:
         patched.setenv("TZ", zone)
         time.tzset()
-        assert own_timezone() == name
+        assert local_timezone() == name

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from orchestrator.plugins import CheckResult, DeviceSource, HostDevice, PhoneCheck, Seen
+from orchestrator.plugins import CheckResult, DeviceSource, HostDevice, PhoneCheck, ListedPhone
 from orchestrator.records.case import Serial
 
 
@@ -28,7 +28,7 @@ def attached(settings):
     folder = settings.data_folder / "boards"
     names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
     return [
-        Seen(address=name, serial=name, state="device", model="Acme board", usable=True)
+        ListedPhone(address=name, serial=name, state="device", model="Acme board", usable=True)
         for name in names
     ]
 

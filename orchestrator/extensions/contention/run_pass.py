@@ -32,7 +32,7 @@ from orchestrator.records.device import DeviceKind
 from orchestrator.records.plan import Plan, PlanTerms
 from orchestrator.records.run import RawOutput, RunRecord, ToolReport
 from orchestrator.scripts import call
-from orchestrator.tables.passes import PassTable, Round, half_words, known_median
+from orchestrator.tables.passes import PassTable, Round, interval_words, median_or_none
 from orchestrator.tables.table import MS, NESTED, PEOPLE, Column, Kind
 
 #: Rounds where no fixed number is given.
@@ -209,7 +209,7 @@ def load_rows(runs: Sequence[RunRecord], campaigns: Mapping[str, Campaign]) -> t
     return tuple(
         LoadRow(
             load=load,
-            median_us=known_median(by_round.values()),
+            median_us=median_or_none(by_round.values()),
             factor=ratio_of(by_round, latencies.get(NO_LOAD, {})) if load != NO_LOAD else None,
             count=len(by_round),
             cores=statistics.fmean(cores[load]) if cores[load] else None,
@@ -241,7 +241,7 @@ _COLUMNS: Final[Sequence[Column[LoadRow]]] = (
         scale=100,
         digits=1,
         forms=PEOPLE,
-        shown=lambda load: half_words(load.factor, getattr(load.factor, "half_width", None)),
+        shown=lambda load: interval_words(load.factor, getattr(load.factor, "half_width", None)),
     ),
     Column("runs", "runs", lambda load: load.count, Kind.COUNT),
     Column("cores", "load kept busy", lambda load: load.cores, Kind.NUMBER, "cores", digits=1),

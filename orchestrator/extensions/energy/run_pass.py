@@ -32,7 +32,7 @@ from orchestrator.records.run import RawOutput, RunRecord, ToolReport
 from orchestrator.records.verdict import Quality
 from orchestrator.report.advice import Sentence, times_as_long
 from orchestrator.report.winners import by_threads, fastest_row
-from orchestrator.tables.passes import PassTable, Round, half_words, quality_class, quality_word
+from orchestrator.tables.passes import PassTable, Round, interval_words, quality_class, quality_word
 from orchestrator.tables.rows import ResultRow
 from orchestrator.tables.table import PAGE, PEOPLE, Column, Form, Kind
 from orchestrator.units import counted, format_percent
@@ -167,7 +167,7 @@ _COLUMNS: Final[Sequence[Column[EnergyRow]]] = (
         "mJ",
         1e-3,
         exact=3,
-        shown=lambda item: half_words(item.net_uj, _share(item.net_uj)),
+        shown=lambda item: interval_words(item.net_uj, _share(item.net_uj)),
     ),
     Column(
         "energy_gross_uj",
@@ -242,7 +242,7 @@ TABLE: Final = PassTable(
 
 
 def _energy_uj(row: ResultRow) -> float | None:
-    for energy in row.of_passes.get(TABLE.name, ()):
+    for energy in row.pass_lines.get(TABLE.name, ()):
         if energy.quality is Quality.TRUSTED and energy.net_uj is not None:
             return float(energy.net_uj.value)
     return None
@@ -253,7 +253,7 @@ def threads_energy(rows: Sequence[ResultRow]) -> Iterator[Sentence]:
     for group in by_threads(row for row in rows if _energy_uj(row) is not None):
         fastest, frugal = fastest_row(group), min(group, key=lambda row: _energy_uj(row) or 0.0)
         (fastest_energy,), (frugal_energy,) = (
-            row.of_passes[TABLE.name] for row in (fastest, frugal)
+            row.pass_lines[TABLE.name] for row in (fastest, frugal)
         )
         ratio = fastest_energy.against(frugal_energy)
         if (

@@ -81,7 +81,7 @@ def worker(settings: Settings, request: WorkerRequest) -> CommandResult:
 
     Example: benchfarm farm worker
     """
-    from orchestrator.config.declarations import KeptInventory
+    from orchestrator.config.declarations import LiveInventory
     from orchestrator.extensions.farm.job import Jobs
     from orchestrator.extensions.farm.manifest import Contents
     from orchestrator.extensions.farm.phones import HostPhones, Shared
@@ -99,7 +99,7 @@ def worker(settings: Settings, request: WorkerRequest) -> CommandResult:
         # Its own connections: heartbeats don't wait for the jobs' transfers.
         own_queue = stack.enter_context(FarmQueue(settings.store, connections=_OWN_CONNECTIONS))
         opened = stack.enter_context(Workspace(settings))
-        inventory = KeptInventory(opened.inventory_file)
+        inventory = LiveInventory(opened.inventory_file)
         shared = Shared(settings=settings, store=opened.store, inventory=inventory)
         contents = Contents(queue, settings.cache_folder)
         contents.clean_copies()

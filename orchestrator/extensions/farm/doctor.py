@@ -20,7 +20,7 @@ _CLOCK_MOST_S: Final = 5.0
 _WRONG: Final = ("clash", "quarantined", "unusable")
 
 
-def of_farm(workspace: Workspace) -> list[Finding]:
+def farm_findings(workspace: Workspace) -> list[Finding]:
     """Return the findings of the farm's checks; raises StoreError when its queue can't be read."""
     with FarmQueue(workspace.settings.store) as queue:
         farm = read_farm(workspace, queue)

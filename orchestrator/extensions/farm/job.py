@@ -45,7 +45,7 @@ from orchestrator.planning.expansion import HostFiles
 from orchestrator.plugins import Workspace, program_sources
 from orchestrator.ports import Device, Observer
 from orchestrator.records.case import Build, Companion
-from orchestrator.records.device import told_apart
+from orchestrator.records.device import phone_differences
 from orchestrator.records.plan import DeviceSelection, Plan
 from orchestrator.tables.escapes import one_line
 
@@ -149,7 +149,7 @@ class Jobs:
         )
         opened = open_devices(workspace, plan.devices)
         device, facts = opened.devices[0]
-        if differences := told_apart(facts, expected):
+        if differences := phone_differences(facts, expected):
             raise DeviceChangedError(
                 f"the phone {job.serial} here is a {facts.title}, the job is for a {expected.title} of"
                 f" that serial number: not the same {differences}"

@@ -23,7 +23,7 @@ from pydantic import TypeAdapter, ValidationError
 from orchestrator.documents import adapter_of, describe
 from orchestrator.errors import ArtifactError, HostStorageError, PlanError, StoreError, UsageError
 from orchestrator.extensions.farm.schema import Database
-from orchestrator.files import draft_of, make_private, sha256_of
+from orchestrator.files import draft_path, make_private, sha256_of
 from orchestrator.frozen import frozen
 from orchestrator.passes import pass_names
 from orchestrator.records.case import Build, ToolName
@@ -274,7 +274,7 @@ class Contents:
 
         A damaged one is deleted: submitting the file again stores it again.
         """
-        draft = draft_of(path)
+        draft = draft_path(path)
         digest, number = hashlib.sha256(), 0
         try:
             with draft.open("wb") as file:

@@ -16,14 +16,14 @@ from orchestrator.app.attached import (
     attached_devices,
     check_selection,
     open_phone,
-    with_known_gpu,
+    with_stored_gpu,
 )
 from orchestrator.app.phones import restore_phones
 from orchestrator.app.workspace import Workspace
 from orchestrator.clock import Deadline
-from orchestrator.config.declarations import KeptInventory
+from orchestrator.config.declarations import LiveInventory
 from orchestrator.devices.adb_server import is_tcp
-from orchestrator.devices.discovery import KnownPhones
+from orchestrator.devices.discovery import PhoneCache
 from orchestrator.errors import BenchfarmError, DeviceBusyError, NoDeviceError
 from orchestrator.extensions.farm.manifest import (
     PhoneLabels,
@@ -45,7 +45,7 @@ from orchestrator.frozen import frozen
 from orchestrator.planning.selection import choose, misfit
 from orchestrator.ports import Observer
 from orchestrator.records.case import Serial
-from orchestrator.records.device import DeviceFacts, told_apart
+from orchestrator.records.device import DeviceFacts, phone_differences
 from orchestrator.records.plan import DeviceSelection
 from orchestrator.settings import Settings
 from orchestrator.tables.escapes import one_line
@@ -218,7 +218,7 @@ def _clashes(queue: FarmQueue, sightings: Sequence[_Row], doubts: set[Doubt]) ->
             continue
         first, second = read_facts(row["facts"]), read_facts(other["facts"])
         are_there = row["is_live"] and other["is_live"]
-        differences = told_apart(first, second, at_once=are_there)
+        differences = phone_differences(first, second, at_once=are_there)
         doubt = (row["serial"], row["facts"], other["facts"])
         if differences == "boot" and doubt not in before:
             doubts.add(doubt)
@@ -250,15 +250,15 @@ class Shared:
 
     settings: Settings
     #: Cached identities of phones; one that is forgotten there is asked at the next check.
-    known_phones: KnownPhones = field(default_factory=KnownPhones)
+    known_phones: PhoneCache = field(default_factory=PhoneCache)
     #: One store for all: a connection per job, on fifty hosts, is more than a database allows.
     store: Store | None = None
-    inventory: KeptInventory | None = None
+    inventory: LiveInventory | None = None
 
     def open(self, observer: Observer | None = None) -> Workspace:
         """Open this host's phones."""
         workspace = Workspace(self.settings, store=self.store, observer=observer)
-        workspace.known_phones, workspace.kept_inventory = self.known_phones, self.inventory
+        workspace.known_phones, workspace.live_inventory = self.known_phones, self.inventory
         return workspace
 
 
@@ -349,7 +349,7 @@ class HostPhones:
         attached = attached_devices(workspace)
         present = {item.seen.serial for item in attached if item.seen.usable}
         self._restored &= set() if is_due else present
-        self._restore(present.intersection(workspace.left_changed()) - used)
+        self._restore(present.intersection(workspace.unrestored_phones()) - used)
         for item in attached:
             # A phone that never gave its serial number has its adb server's name for it, which over
             # USB is the serial number.
@@ -450,7 +450,7 @@ class HostPhones:
             if not user:
                 try:
                     now = open_phone(workspace, attached)[1]
-                    facts = dump(with_known_gpu(now, workspace.store.devices()))
+                    facts = dump(with_stored_gpu(now, workspace.store.devices()))
                 except BenchfarmError as error:
                     # One unreachable phone mustn't hide the others.
                     unusable = one_line(str(error))

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from orchestrator.app.options import Out, Texts, arg, opt, percentage
-from orchestrator.cli.live import workspace_telling
+from orchestrator.cli.live import reporting_workspace
 from orchestrator.cli.output import CommandResult, format_of, shown, tell, to_json
 from orchestrator.errors import UsageError
 from orchestrator.files import write_file
@@ -87,7 +87,7 @@ def changes(settings: Settings, options: ChangesOptions) -> CommandResult:
 
     form, out = format_of(options.form, options.out, _FORMS, default="text"), options.out
     receivers = [find_receiver(text, settings) for text in options.notify]
-    with workspace_telling(settings, makes_store=False) as workspace:
+    with reporting_workspace(settings, makes_store=False) as workspace:
         question = Question(
             since=first_night(options.since, workspace),
             selections=options.series,

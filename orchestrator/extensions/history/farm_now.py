@@ -28,7 +28,7 @@ from orchestrator.records.answers import (
     NightAnswer,
     answer_of,
 )
-from orchestrator.records.campaign import Campaign, Invocation, PhoneStatus, Progress, Standing
+from orchestrator.records.campaign import Campaign, Invocation, PhoneStatus, Progress, PhoneActivity
 from orchestrator.records.case import CampaignId
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.run import Outcome, RunRecord
@@ -43,10 +43,10 @@ _MIN_AGE_S: Final = 2.0
 #: Runs, heat and battery are those of campaigns that began within these hours.
 HOURS: Final = 24
 _STANDINGS: Final = {
-    Standing.WORKING: "measuring",
-    Standing.WAITING: "waiting",
-    Standing.AWAY: "away",
-    Standing.ABANDONED: "abandoned",
+    PhoneActivity.WORKING: "measuring",
+    PhoneActivity.WAITING: "waiting",
+    PhoneActivity.AWAY: "away",
+    PhoneActivity.ABANDONED: "abandoned",
 }
 #: The order of the list of phones.
 ORDER: Final = (
@@ -229,7 +229,7 @@ def _working(
             workspace.status_folder, workspace.campaigns
         ).items()
         for phone in status.phones
-        if phone.standing is not Standing.DONE
+        if phone.standing is not PhoneActivity.DONE
     }
     for serial, job in jobs.items():
         campaign = opened.get(CampaignId(job["campaign_id"]))
@@ -293,7 +293,7 @@ def _with_work(
     phone: DeviceAnswer, campaign_id: str, status: PhoneStatus, now: datetime
 ) -> DeviceAnswer:
     """Return a phone with its status in a running campaign."""
-    is_away = status.standing in {Standing.AWAY, Standing.ABANDONED}
+    is_away = status.standing in {PhoneActivity.AWAY, PhoneActivity.ABANDONED}
     if phone.state in {"clash", "quarantined", "unusable"}:
         # A fault of the phone stays one while it measures.
         state, reason = phone.state, phone.reason

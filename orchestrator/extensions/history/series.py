@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.analysis.intervals import (
-    LOST,
+    SAMPLES_LOST,
     Autocorrelation,
     degrees_of,
     error_factor,
@@ -276,11 +276,11 @@ def _intervals(
     }
     sums = np.zeros((int(device_nights.max(initial=-1)) + 1, 2))
     for count, rows in samples.items():
-        if count > LOST:
+        if count > SAMPLES_LOST:
             is_varied = np.ptp(rows, axis=1) > 0
             weights = np.where(
                 is_varied[:, None],
-                np.column_stack([np.full(len(rows), count - LOST), totals(rows)]),
+                np.column_stack([np.full(len(rows), count - SAMPLES_LOST), totals(rows)]),
                 0.0,
             )
             np.add.at(sums, device_nights[invocations == count], weights)

@@ -21,7 +21,7 @@ from orchestrator.extensions.runtimes.litert_lm_output import (
 )
 from orchestrator.programs import Program
 from orchestrator.programs.running import ImportedTool
-from orchestrator.reading.lines import own_lines
+from orchestrator.reading.lines import program_lines
 from orchestrator.reading.report import RunFiles, parse_run
 from orchestrator.records.case import Case, ToolName
 from orchestrator.records.model import PHASES, asked_tokens, phase_of
@@ -89,7 +89,7 @@ def language_model_logs(logcat: bytes) -> list[list[str]]:
     """Return the log lines of each process that logged a language model's results, in order."""
     logged: defaultdict[int | None, list[str]] = defaultdict(list)
     pids: dict[int | None, None] = {}
-    for line in own_lines(logcat):
+    for line in program_lines(logcat):
         logged[line.pid].append(line.raw)
         if line.pid and ("BenchmarkInfo:" in line.raw or "litert_lm_lib.cc" in line.raw):
             pids[line.pid] = None

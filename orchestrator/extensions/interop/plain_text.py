@@ -24,14 +24,14 @@ from orchestrator.app.exchange import (
     require_size,
 )
 from orchestrator.delegates import DELEGATES
-from orchestrator.engine.reread import ForeignRun, ImportBatch, told_by
+from orchestrator.engine.reread import ForeignRun, ImportBatch, report_identity
 from orchestrator.errors import OutputParseError, UsageError
 from orchestrator.extensions.interop.texts.forms import unpacked
 from orchestrator.extensions.interop.texts.output import parse_text
 from orchestrator.models.inspect import identify_model
 from orchestrator.plugins import ImportRequest, Workspace
 from orchestrator.programs import Program
-from orchestrator.programs.running import ImportedTool, foreign_build, source_of
+from orchestrator.programs.running import ImportedTool, foreign_build, source_attachments
 from orchestrator.reading.lines import parse_number
 from orchestrator.records.campaign import Origin
 from orchestrator.records.case import (
@@ -223,7 +223,7 @@ def _add_runs(
     for number, (report, place) in enumerate(zip(reports, places, strict=True)):
         is_unique = _is_unique(report)
         if is_unique:
-            if (fingerprint := told_by(report)) in fingerprints:
+            if (fingerprint := report_identity(report)) in fingerprints:
                 repeats.append(str(number + 1))
                 continue
             fingerprints.add(fingerprint)
@@ -241,7 +241,7 @@ def _add_runs(
             batch.faults.append(f"{place}: {one_line(str(error))}")
             continue
         batch.models[model.sha256] = model
-        raw = raw_output(path, source_of(data, number))
+        raw = raw_output(path, source_attachments(data, number))
         batch.runs.append(ForeignRun(case=case, raw=raw, is_unlike_others=is_unique))
         # It isn't known which of the headings another program's run stands below.
         is_somewhere = has_several and "program" in report.extra

@@ -252,7 +252,7 @@ def _tables(
     from orchestrator.analysis.case_result import CaseStatus
     from orchestrator.app.stored import report_data
     from orchestrator.report.tables import labels_of, lines_of, matrix_table
-    from orchestrator.report.winners import fastest_table, notes_of
+    from orchestrator.report.winners import fastest_table, fastest_notes
     from orchestrator.tables.labels import short_names
     from orchestrator.tables.results import figures_decimals
 
@@ -303,7 +303,7 @@ def _tables(
         # On a terminal, where columns may be split into several bands, the phone identifies a row.
         groups=int(room() is not None),
         nothing=_NO_FIGURE,
-        notes=(*notes_of(rows, names), *older),
+        notes=(*fastest_notes(rows, names), *older),
     )
     if figures and "store" in request.sources:
         yield _comparison_table(published, rows, called)

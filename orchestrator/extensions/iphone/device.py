@@ -49,7 +49,7 @@ from orchestrator.ports import (
     PhoneCheck,
     PlacedFile,
     ProcessResult,
-    Seen,
+    ListedPhone,
     ShellResult,
 )
 from orchestrator.records.case import RunId, Serial, content_key
@@ -88,7 +88,7 @@ class IPhoneDevice(AloneDevice):
     def __init__(
         self,
         usbmux: Usbmux,
-        entry: Seen,
+        entry: ListedPhone,
         *,
         app: str,
         journal: UndoJournal,
@@ -252,8 +252,8 @@ class IPhoneDevice(AloneDevice):
     def discard_run(self, run_id: RunId) -> None:
         """See Device.discard_run: the next run removes this one's files, the journal the last one's."""
 
-    def kill_strays(self) -> Sequence[str]:
-        """See Device.kill_strays: a launch ends the app that still runs."""
+    def kill_leftover_runs(self) -> Sequence[str]:
+        """See Device.kill_leftover_runs: a launch ends the app that still runs."""
         return ()
 
     def place(self, file: HostFile) -> PlacedFile:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from orchestrator.extensions.iphone.usbmux import Usbmux, find_command, has_usbmuxd
 from orchestrator.plugins import DeviceSource, Settings, Workspace
-from orchestrator.ports import Seen
+from orchestrator.ports import ListedPhone
 
 if TYPE_CHECKING:
     from orchestrator.ports import Device
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 _APP: Final = "com.example.LiteRTBenchmark"
 
 
-def attached(settings: Settings) -> Sequence[Seen]:
+def attached(settings: Settings) -> Sequence[ListedPhone]:
     """Return the attached iPhones; none without usbmuxd or pymobiledevice3."""
     environ = settings.environ
     command = find_command(environ) if has_usbmuxd(environ) else ()
     return Usbmux(command, environ).attached() if command else ()
 
 
-def open_iphone(workspace: Workspace, entry: Seen) -> Device:
+def open_iphone(workspace: Workspace, entry: ListedPhone) -> Device:
     """Open an iPhone; raises UsageError for an invalid bundle identifier."""
     from orchestrator.extensions.iphone.device import IPhoneDevice
 

@@ -29,7 +29,7 @@ from orchestrator.errors import (
     NoDeviceError,
     UsageError,
 )
-from orchestrator.ports import Seen
+from orchestrator.ports import ListedPhone
 from orchestrator.processes import child_environment, run_program
 
 PROGRAM: Final = "pymobiledevice3"
@@ -145,7 +145,7 @@ class Usbmux:
         chosen.pop("PYMOBILEDEVICE3_UDID", None)
         self._environ = child_environment(environ, **chosen, NO_COLOR="1", PYTHONUNBUFFERED="1")
 
-    def attached(self) -> list[Seen]:
+    def attached(self) -> list[ListedPhone]:
         """Return the attached iPhones with their properties; none where usbmuxd doesn't answer.
 
         An iPhone that is reached by cable and by Wi-Fi is listed once.
@@ -163,7 +163,7 @@ class Usbmux:
             if udid not in phones or properties["ConnectionType"] == "USB":
                 phones[udid] = properties
         return [
-            Seen(
+            ListedPhone(
                 address=udid,
                 serial=udid,
                 state="device",

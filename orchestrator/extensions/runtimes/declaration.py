@@ -21,7 +21,7 @@ from pydantic import AfterValidator, Field, PlainValidator, model_validator
 from orchestrator.config.yaml_file import Faults, Section, checked, read_yaml
 from orchestrator.errors import OutputParseError, PlanError, ProgramInUseError, UsageError, nearest
 from orchestrator.fields import SOME, AnyText, OneOrMany, Text, unique
-from orchestrator.installation import forget_programs_in, look_for_programs_in, program_places
+from orchestrator.installation import remove_program_place, add_program_place, program_places
 from orchestrator.records.case import DECLARED, DelegateName, ToolName
 from orchestrator.records.model import BUNDLES, FOREIGN, PHASES
 
@@ -415,7 +415,7 @@ def lent(files: Sequence[Path]) -> Iterator[None]:
                 raise ProgramInUseError(f"another job uses another file that declares {path.stem}")
         for path in files:
             _job_files[path] += 1
-            look_for_programs_in(path)
+            add_program_place(path)
     try:
         for path in files:
             declared(path.stem)
@@ -425,7 +425,7 @@ def lent(files: Sequence[Path]) -> Iterator[None]:
             _job_files.subtract(files)
             for path in [path for path, jobs in _job_files.items() if jobs <= 0]:
                 del _job_files[path]
-                forget_programs_in(path)
+                remove_program_place(path)
 
 
 def declared(name: str) -> ProgramSection:
@@ -473,7 +473,7 @@ def named(word: str) -> ToolName | None:
         path = Path(word).expanduser().absolute()
         if not path.is_file():
             raise ValueError(f"there is no file {word!r}")
-        look_for_programs_in(path)
+        add_program_place(path)
         name = path.stem
     if name not in _files():
         return None

@@ -23,7 +23,7 @@ from orchestrator.programs import Option, Program
 from orchestrator.programs.native import command_line
 from orchestrator.programs.running import run_and_collect
 from orchestrator.reading.failures import end_failure
-from orchestrator.reading.lines import own_lines
+from orchestrator.reading.lines import program_lines
 from orchestrator.records.build_spec import FlagFault, FlagSchema, FlagSpec
 from orchestrator.records.case import DECLARED, Build, BuildSha, Case, ToolName
 from orchestrator.records.device import DeviceKind
@@ -69,7 +69,7 @@ class DeclaredTool:
         try:
             for stream in section.streams:
                 kind, _, tag = stream.partition(":")
-                for line in own_lines(raw.data(kind)[:_MOST_BYTES]):
+                for line in program_lines(raw.data(kind)[:_MOST_BYTES]):
                     if kind != "logcat" or line.tag in {"", tag}:
                         reader.feed(line.raw)
             reports = reports_of(

@@ -37,7 +37,7 @@ from orchestrator.programs.flags import check_flags
 from orchestrator.programs.native import command_line, on_cores
 from orchestrator.programs.running import format_flags, library_folders, pass_flags, run_and_collect
 from orchestrator.reading.failures import end_failure
-from orchestrator.reading.lines import own_lines
+from orchestrator.reading.lines import program_lines
 from orchestrator.records.build_spec import FlagFault, FlagSchema, FlagSpec
 from orchestrator.records.case import Build, BuildSha, Case, ToolName
 from orchestrator.records.device import HOST_SERIAL, DeviceKind
@@ -183,7 +183,7 @@ def _process(raw: RawOutput) -> Process:
     """Return the last process of a run, read from its output."""
     reader = LitertLmReader(is_known=True)
     for name in ("stdout", "stderr"):
-        for line in own_lines(raw.data(name)):
+        for line in program_lines(raw.data(name)):
             reader.feed(line.raw)
     process = next(reversed(reader.end()), None) or Process()
     _take_metrics(process, raw)

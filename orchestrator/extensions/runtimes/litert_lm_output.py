@@ -190,7 +190,7 @@ class Process:
     failures: dict[str, str] = field(default_factory=dict)
 
     @property
-    def is_of_litert_lm(self) -> bool:
+    def is_litert_lm(self) -> bool:
         """Whether anything shows that this is LiteRT-LM's output, not only its runtime's."""
         evidence = self.repetitions or self.failures.keys() & {"context-too-small", _NO_ENGINE}
         return self.is_command or bool(evidence)
@@ -380,7 +380,7 @@ class LitertLmReader:
                 is_on_cpu=False,
                 samples_on_cpu=False,
             )
-        if self._current.is_of_litert_lm or (self._is_known and self._current.failures):
+        if self._current.is_litert_lm or (self._is_known and self._current.failures):
             self.processes.append(self._current)
         self._current, self._repetition, self._is_aggregated = Process(), None, False
 

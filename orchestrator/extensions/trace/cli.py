@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from orchestrator.app.options import arg, opt
 from orchestrator.cli import measuring as shown
 from orchestrator.cli.frame import PlanKeys, command
-from orchestrator.cli.live import facts_of, workspace_telling
+from orchestrator.cli.live import facts_of, reporting_workspace
 from orchestrator.cli.output import CommandResult
 from orchestrator.errors import OutputParseError, UsageError
 from orchestrator.files import check_writable, safe_name, write_file
@@ -146,7 +146,7 @@ def trace(
     The trace opens in the Perfetto UI; the output sums up the time of each operator.
     """
     folder = out or settings.data_folder / "traces"
-    with workspace_telling(settings) as workspace:
+    with reporting_workspace(settings) as workspace:
         measured = _record(workspace, model, options, folder)
         # It is a campaign with a report like any other, and reports failed devices like any other.
         shown.campaign_result(workspace, measured, None)

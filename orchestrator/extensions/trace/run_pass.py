@@ -17,7 +17,7 @@ from orchestrator.passes.recording import (
     Recorder,
     has_perfetto,
     hold_property,
-    property_of,
+    read_property,
     set_property,
 )
 from orchestrator.passes.specification import (
@@ -84,7 +84,7 @@ class TracedRuns:
     def _operators_traced(self, device: Device) -> Iterator[None]:
         before = self._unrestored.pop(device.serial, None)
         if before is None:
-            before = property_of(device, _TRACED.name)
+            before = read_property(device, _TRACED.name)
         self._unrestored[device.serial] = before
         hold_property(device, self._hold, _TRACED, before)
         try:

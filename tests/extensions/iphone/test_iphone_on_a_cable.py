@@ -19,7 +19,7 @@ from orchestrator.devices.quiet import UndoJournal
 from orchestrator.errors import UsageError
 from orchestrator.extensions.iphone.device import IPhoneDevice
 from orchestrator.extensions.iphone.usbmux import Usbmux
-from orchestrator.ports import HostFile, Seen
+from orchestrator.ports import HostFile, ListedPhone
 from tests.conftest import poll_until
 from tests.extensions.iphone import cabled_iphone
 from tests.extensions.iphone.cabled_iphone import calls, change, give
@@ -286,7 +286,7 @@ def test_the_doctor_names_the_program_that_iphones_need(cli: Cli, tmp_path: Path
 def test_a_file_that_can_not_be_read_is_told_by_its_name(tmp_path: Path) -> None:
     device = IPhoneDevice(
         Usbmux([], {}),
-        Seen(address=UDID, serial=UDID, state="device"),
+        ListedPhone(address=UDID, serial=UDID, state="device"),
         app="org.example.App",
         journal=UndoJournal(tmp_path / "journals"),
         folder=tmp_path / "kept",

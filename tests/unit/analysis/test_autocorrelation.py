@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from orchestrator.analysis.case_result import (
-    autocorrelation_of_others,
+    device_autocorrelations,
     judge_case,
 )
 from orchestrator.analysis.effect import compare_samples as compare_summaries
 from orchestrator.analysis.intervals import (
-    UNSEEN,
+    NO_AUTOCORRELATION,
     Autocorrelation,
     autocorrelation_of,
 )
@@ -54,7 +54,7 @@ def compare_samples(baseline_us: list[float], candidate_us: list[float]) -> Comp
     return compare_summaries(summarize(baseline_us), summarize(candidate_us))
 
 
-def held(samples: list[list[float]], others: Autocorrelation = UNSEEN) -> float:
+def held(samples: list[list[float]], others: Autocorrelation = NO_AUTOCORRELATION) -> float:
     intervals = [summarize(us(logs), others=others).interval for logs in samples]
     return sum(
         found is not None and found.low <= 10_000 <= found.high for found in intervals
@@ -82,9 +82,9 @@ def test_siblings_show_whether_a_device_remembers() -> None:
             ]
             for number, logs in cases.items()
         }
-        others = autocorrelation_of_others(runs)
+        others = device_autocorrelations(runs)
         own, with_siblings = (
-            [judge_case(runs[number], others=known.get(number, UNSEEN)).summary for number in cases]
+            [judge_case(runs[number], others=known.get(number, NO_AUTOCORRELATION)).summary for number in cases]
             for known in ({}, others)
         )
         grown[rho] = [

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.analysis.rounds import StopReason, is_hopeless, next_round, standings
+from orchestrator.analysis.rounds import StopReason, is_hopeless, next_round, progress_by_case
 from orchestrator.analysis.summary import autocorrelations
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation, Terms
 from orchestrator.records.case import CampaignId, Case, Pass
@@ -179,7 +179,7 @@ def test_a_case_without_a_usable_figure_gets_no_more(end: dict[str, object]) -> 
         run(item, **(end if item.case.threads == 3 else {})) for item in the_campaign.invocations
     ]
     assert {item.case.threads for item in next_round(the_campaign, runs, SERIAL)} <= {2}
-    reasons = {item.case.threads: item.reason for item in standings(the_campaign, runs).values()}
+    reasons = {item.case.threads: item.reason for item in progress_by_case(the_campaign, runs).values()}
     assert reasons[3] is StopReason.FAILED
 
 
@@ -220,7 +220,7 @@ def test_an_invocation_that_can_not_be_used_does_not_count() -> None:
 def test_why_a_case_stopped_tells_the_interval_of_its_report() -> None:
     """Equal prints of 50 us are known to half a microsecond."""
     runs = [sample_lab.run(case(1), number, 50.0) for number in range(RULE.first)]
-    (standing,) = standings(replace(campaign(), invocations=()), runs).values()
+    (standing,) = progress_by_case(replace(campaign(), invocations=()), runs).values()
     assert standing.text == "enough: ±1.0 % after 4"
 
 

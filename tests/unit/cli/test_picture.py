@@ -21,7 +21,7 @@ from orchestrator.records.campaign import (
     CampaignStatus,
     LiveFigure,
     PhoneStatus,
-    Standing,
+    PhoneActivity,
     Status,
 )
 from orchestrator.records.case import CampaignId, Serial
@@ -32,7 +32,7 @@ from tests.samples.stores import Samples
 
 
 def row(
-    number: int, standing: Standing = Standing.WORKING, *, left: int = 4, eta_s: float | None = 90.0
+    number: int, standing: PhoneActivity = PhoneActivity.WORKING, *, left: int = 4, eta_s: float | None = 90.0
 ) -> PhoneStatus:
     doing = f"mobilenet_v2_1.0_224_float: gpu, 1 thread, gpu_precision_loss_allowed=true #{number}"
     return PhoneStatus(
@@ -50,7 +50,7 @@ def test_a_picture_fits_its_terminal_and_counts_who_is_not_shown(
     count: int, width: int, height: int
 ) -> None:
     rows = [
-        row(number, Standing.DONE if number % 3 == 0 else Standing.WORKING)
+        row(number, PhoneActivity.DONE if number % 3 == 0 else PhoneActivity.WORKING)
         for number in range(count)
     ]
     texts, kinds = zip(*picture(status(*rows), width=width, height=height), strict=True)
@@ -66,9 +66,9 @@ def test_phones_in_trouble_stand_before_those_that_work() -> None:
     rows = [
         row(10),
         row(14),
-        row(11, Standing.AWAY),
-        row(12, Standing.DONE),
-        row(13, Standing.ABANDONED),
+        row(11, PhoneActivity.AWAY),
+        row(12, PhoneActivity.DONE),
+        row(13, PhoneActivity.ABANDONED),
     ]
     texts = [text.split()[0] for text, _ in picture(status(*rows))[2:]]
     assert texts == ["PHONE-13", "PHONE-11", "PHONE-10", "PHONE-14", "PHONE-12"]
@@ -87,7 +87,7 @@ def test_a_campaign_takes_as_long_as_its_longest_phone() -> None:
     assert status(row(1, eta_s=None)).eta_s is None
     assert status(row(1, eta_s=90.0), row(2, left=2, eta_s=50.0)).eta_s == 90.0
     assert status(row(1, eta_s=90.0), row(2, eta_s=None)).eta_s == 90.0
-    assert status(row(1, Standing.AWAY, eta_s=900.0), row(2, eta_s=9.0)).eta_s == 9.0
+    assert status(row(1, PhoneActivity.AWAY, eta_s=900.0), row(2, eta_s=9.0)).eta_s == 9.0
     assert [about(seconds) for seconds in (None, 5.0, 130.0, 7810.0, 190_000.0)] == [
         "", "1 min", "2 min", "2 h 10 min", "52 h 47 min",
     ]  # fmt: skip
@@ -124,13 +124,13 @@ def test_a_total_and_a_bar_never_go_back_when_rounds_are_added() -> None:
 
 def test_a_campaign_that_its_rule_ended_early_has_a_full_bar() -> None:
     stored = 12
-    ended = replace(row(1, Standing.DONE, left=0), stored=stored)
+    ended = replace(row(1, PhoneActivity.DONE, left=0), stored=stored)
     shown = replace(status(ended), planned=20, most=100)
     assert f"[##########] {stored}/{stored} runs;" in picture(shown, width=90)[0][0]
 
 
 def test_a_phone_whose_runs_all_failed_is_not_green() -> None:
-    done = replace(row(1, Standing.DONE, left=0), doing="", stored=2)
+    done = replace(row(1, PhoneActivity.DONE, left=0), doing="", stored=2)
     looks = [picture(status(replace(done, failed=failed)))[2] for failed in (0, 1, 2)]
     assert [look for _, look in looks] == ["done", "away", "abandoned"]
     assert "2 of 2 runs without a result" in looks[2][0]

@@ -63,7 +63,7 @@ def test_a_program_that_dies_of_a_signal_has_the_shells_exit_code(device: HostDe
 
 def test_stray_folders_without_a_process_are_removed_and_not_reported(device: HostDevice) -> None:
     device.run_detached("true", run_id=RunId("r"), timeout_s=30)
-    assert not device.kill_strays()
+    assert not device.kill_leftover_runs()
     assert not Path(device.run_folder(RunId("r"))).exists()
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from orchestrator.devices.discovery import STATE_NOTES, explain_state, judge_twins
 from orchestrator.devices.probes import STATE_COMMANDS, facts_from, state_from
-from orchestrator.ports import Seen
+from orchestrator.ports import ListedPhone
 from orchestrator.sysfs import parse_cpu_list, parse_thermal_zones
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -101,22 +101,22 @@ def test_the_state_costs_a_phone_few_processes() -> None:
     [*STATE_NOTES, "something new"],
 )
 def test_every_state_has_a_reason_and_something_to_do(state: str) -> None:
-    reason, advice = explain_state(Seen(address="S", state=state, usb="1-2"))
+    reason, advice = explain_state(ListedPhone(address="S", state=state, usb="1-2"))
     assert reason
     assert advice
 
 
 def test_a_phone_without_permissions_is_told_the_udev_rule_and_the_group() -> None:
     reason, advice = explain_state(
-        Seen(address="????", state="no permissions; see [http://x]", usb="1-2")
+        ListedPhone(address="????", state="no permissions; see [http://x]", usb="1-2")
     )
     assert "USB 1-2" in reason
     assert "udev" in advice
     assert "plugdev" in advice
 
 
-def seen(address: str, serial: str, boot_id: str) -> Seen:
-    return Seen(address=address, serial=serial, state="device", usable=True, boot_id=boot_id)
+def seen(address: str, serial: str, boot_id: str) -> ListedPhone:
+    return ListedPhone(address=address, serial=serial, state="device", usable=True, boot_id=boot_id)
 
 
 def test_usb_goes_before_tcp_for_one_phone() -> None:

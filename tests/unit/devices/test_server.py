@@ -20,7 +20,7 @@ from orchestrator.app.workspace import Workspace
 from orchestrator.devices.adb_server import (
     ANSWER_TIMEOUT_S,
     AdbServer,
-    OwnServer,
+    PrivateAdbServer,
     bundled_adb,
     find_adb,
 )
@@ -49,13 +49,13 @@ def binary(request: pytest.FixtureRequest) -> Path:
 
 
 @pytest.fixture
-def own(tmp_path: Path, environ: dict[str, str]) -> Iterator[Callable[..., OwnServer]]:
+def own(tmp_path: Path, environ: dict[str, str]) -> Iterator[Callable[..., PrivateAdbServer]]:
     """Return another command's view of the server of a folder."""
-    servers: list[OwnServer] = []
+    servers: list[PrivateAdbServer] = []
 
-    def view(binary: Path | str = "", folder: str = "state") -> OwnServer:
+    def view(binary: Path | str = "", folder: str = "state") -> PrivateAdbServer:
         servers.append(
-            OwnServer(tmp_path / folder, setting=str(binary), environ=environ, usb=False)
+            PrivateAdbServer(tmp_path / folder, setting=str(binary), environ=environ, usb=False)
         )
         return servers[-1]
 
@@ -65,8 +65,8 @@ def own(tmp_path: Path, environ: dict[str, str]) -> Iterator[Callable[..., OwnSe
 
 
 @pytest.fixture
-def start(own: Callable[..., OwnServer]) -> Callable[..., OwnServer]:
-    def start_one(binary: Path | str = "", folder: str = "state") -> OwnServer:
+def start(own: Callable[..., PrivateAdbServer]) -> Callable[..., PrivateAdbServer]:
+    def start_one(binary: Path | str = "", folder: str = "state") -> PrivateAdbServer:
         server = own(binary, folder)
         server.revive()
         return server
@@ -88,13 +88,13 @@ def open_ports(pid: int) -> list[str]:
     return [line[1] for line in lines if line[3] == "0A" and f"socket:[{line[9]}]" in held]
 
 
-def pid_of(server: OwnServer) -> int:
+def pid_of(server: PrivateAdbServer) -> int:
     (process,) = running(server.arguments)
     return process.pid
 
 
 def test_a_private_server_is_reached_by_its_user_alone(
-    start: Callable[..., OwnServer], binary: Path, tmp_path: Path, environ: dict[str, str]
+    start: Callable[..., PrivateAdbServer], binary: Path, tmp_path: Path, environ: dict[str, str]
 ) -> None:
     server = start(binary)
     assert server.version() >= 29
@@ -108,7 +108,7 @@ def test_a_private_server_is_reached_by_its_user_alone(
 
 
 def test_a_socket_with_a_long_path_lies_in_a_short_folder_of_the_user_alone(
-    start: Callable[..., OwnServer], tmp_path: Path
+    start: Callable[..., PrivateAdbServer], tmp_path: Path
 ) -> None:
     server = start(folder="state-" + "x" * 90)
     assert server.version() >= 29
@@ -118,7 +118,7 @@ def test_a_socket_with_a_long_path_lies_in_a_short_folder_of_the_user_alone(
     assert not Path(server.address.path).exists()
 
 
-def test_a_folder_that_others_may_enter_holds_no_socket(own: Callable[..., OwnServer]) -> None:
+def test_a_folder_that_others_may_enter_holds_no_socket(own: Callable[..., PrivateAdbServer]) -> None:
     with tempfile.TemporaryDirectory(dir="/tmp") as short:
         folder = Path(short) / "adb"
         folder.mkdir(mode=0o755)
@@ -128,7 +128,7 @@ def test_a_folder_that_others_may_enter_holds_no_socket(own: Callable[..., OwnSe
 
 
 def test_a_server_sees_no_token_and_no_password_of_ours(
-    start: Callable[..., OwnServer], environ: dict[str, str], tmp_path: Path
+    start: Callable[..., PrivateAdbServer], environ: dict[str, str], tmp_path: Path
 ) -> None:
     environ |= {
         "BENCHFARM_TOKEN": "secret-1",
@@ -144,7 +144,7 @@ def test_a_server_sees_no_token_and_no_password_of_ours(
 
 
 def test_a_server_is_used_again_by_the_next_command_and_gone_after_stop(
-    start: Callable[..., OwnServer], own: Callable[..., OwnServer], binary: Path
+    start: Callable[..., PrivateAdbServer], own: Callable[..., PrivateAdbServer], binary: Path
 ) -> None:
     pid = pid_of(start(binary))
     again = own(binary)
@@ -158,12 +158,12 @@ def test_a_server_is_used_again_by_the_next_command_and_gone_after_stop(
 
 
 def test_a_server_survives_the_command_that_started_it(
-    tmp_path: Path, environ: dict[str, str], own: Callable[..., OwnServer]
+    tmp_path: Path, environ: dict[str, str], own: Callable[..., PrivateAdbServer]
 ) -> None:
     script = (
         "import os, sys; from pathlib import Path\n"
-        "from orchestrator.devices.adb_server import OwnServer\n"
-        "OwnServer(Path(sys.argv[1]), setting='', environ=dict(os.environ), usb=False).revive()"
+        "from orchestrator.devices.adb_server import PrivateAdbServer\n"
+        "PrivateAdbServer(Path(sys.argv[1]), setting='', environ=dict(os.environ), usb=False).revive()"
     )
     subprocess.run(
         [sys.executable, "-c", script, str(tmp_path / "state")],
@@ -174,7 +174,7 @@ def test_a_server_survives_the_command_that_started_it(
 
 
 def test_commands_that_start_together_share_one_server(
-    start: Callable[..., OwnServer], own: Callable[..., OwnServer]
+    start: Callable[..., PrivateAdbServer], own: Callable[..., PrivateAdbServer]
 ) -> None:
     threads = [threading.Thread(target=start) for _ in range(4)]
     for thread in threads:
@@ -185,7 +185,7 @@ def test_commands_that_start_together_share_one_server(
 
 
 @pytest.mark.slow
-def test_a_server_of_ours_that_is_only_slow_is_used_again(own: Callable[..., OwnServer]) -> None:
+def test_a_server_of_ours_that_is_only_slow_is_used_again(own: Callable[..., PrivateAdbServer]) -> None:
     slow = own()
     Path(slow.address.path).parent.mkdir(parents=True, exist_ok=True)
     with socket.socket(socket.AF_UNIX) as server:
@@ -206,7 +206,7 @@ def test_a_server_of_ours_that_is_only_slow_is_used_again(own: Callable[..., Own
 
 
 def test_a_server_that_died_is_revived_once_with_the_same_key(
-    start: Callable[..., OwnServer], own: Callable[..., OwnServer], environ: dict[str, str]
+    start: Callable[..., PrivateAdbServer], own: Callable[..., PrivateAdbServer], environ: dict[str, str]
 ) -> None:
     views = [start(), own()]
     pid = pid_of(views[0])
@@ -225,7 +225,7 @@ def test_a_program_that_is_no_adb_is_told_with_what_it_said(
     fake.write_text("#!/bin/sh\necho I am no adb\nexit 3\n")
     fake.chmod(fake.stat().st_mode | stat.S_IXUSR)
     with pytest.raises(AdbUnavailableError, match="I am no adb"):
-        OwnServer(tmp_path / "s", setting=str(fake), environ=environ, usb=False).revive()
+        PrivateAdbServer(tmp_path / "s", setting=str(fake), environ=environ, usb=False).revive()
 
 
 def test_something_else_listening_is_not_taken_for_a_server() -> None:
@@ -248,7 +248,7 @@ def test_a_configured_server_that_does_not_answer_is_an_error_and_none_is_starte
 
 
 def test_a_server_that_somebody_configured_is_used_and_never_stopped(
-    start: Callable[..., OwnServer], tmp_path: Path
+    start: Callable[..., PrivateAdbServer], tmp_path: Path
 ) -> None:
     started = start()
     environ = {"ADB_SERVER_SOCKET": started.address.spec}

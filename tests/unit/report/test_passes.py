@@ -20,7 +20,7 @@ from orchestrator.report.charts import report_charts, thread_steps
 from orchestrator.report.exports import to_json
 from orchestrator.report.render import render_html
 from orchestrator.report.tables import render_text_table
-from orchestrator.tables.passes import half_words
+from orchestrator.tables.passes import interval_words
 from orchestrator.tables.results import starts_table
 from tests.samples.sample_lab import (
     FELL_BACK,
@@ -98,7 +98,7 @@ def test_starts_are_medians_by_stage_and_leave_rejected_ones_out() -> None:
     # The sample's first inference takes twice its latency.
     assert [
         (item.stage.value, item.count, item.first_us, item.quality.value)
-        for item in row.of_passes["stages"]
+        for item in row.pass_lines["stages"]
     ] == [
         ("first-load", 2, 400.0, "trusted"),
         ("process-cold", 1, 14.0, "trusted"),
@@ -170,7 +170,7 @@ def test_attempt_that_was_cut_is_no_part_of_the_one_begun_again() -> None:
     ]
     lab = lab_of([*series(owner, 6_000), *runs], terms=Terms(sustained=30.0))
     data = build_report_data(lab.inputs())
-    cut, whole = data.results[0].of_passes["sustained"]
+    cut, whole = data.results[0].pass_lines["sustained"]
     assert [(row.attempt, row.is_whole, len(row.points)) for row in (cut, whole)] == [
         (1, False, 3),
         (2, True, 8),
@@ -191,14 +191,14 @@ def test_an_attempt_whose_rest_was_never_begun_is_cut(reason: str) -> None:
     )
     lab = lab_of([*series(owner, 6_000), *begun, rest], terms=Terms(sustained=600.0))
     data = build_report_data(lab.inputs())
-    (row,) = data.results[0].of_passes["sustained"]
+    (row,) = data.results[0].pass_lines["sustained"]
     assert (row.attempt, row.is_whole, len(row.points)) == (1, False, 3)
 
 
 def test_an_interval_that_says_nothing_is_told_in_words() -> None:
     mean = Mean(value=2.0, half_width=3.0, count=2)
-    assert half_words(mean, 1.5) == half_words(mean, None) == "too few runs"
-    assert half_words(mean, 0.2) is half_words(None, None) is None
+    assert interval_words(mean, 1.5) == interval_words(mean, None) == "too few runs"
+    assert interval_words(mean, 0.2) is interval_words(None, None) is None
 
 
 def test_a_chart_of_threads_names_its_lines_at_their_ends_and_only_measured_counts() -> None:

@@ -23,7 +23,7 @@ from orchestrator.records.case import (
 )
 from orchestrator.records.run import RunRecord
 from orchestrator.records.verdict import ComparisonOutcome, Quality
-from orchestrator.report.advice import advice_of
+from orchestrator.report.advice import collect_advice
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.data import ReportData
 from orchestrator.report.exports import to_json
@@ -168,7 +168,7 @@ def test_a_configuration_in_two_states_is_no_winner_over_one_that_is_faster_in_p
     assert won.best is not None
     assert won.best.speed_up is not None
     assert won.best.speed_up.value >= 1
-    (advice,) = advice_of(data).lines
+    (advice,) = collect_advice(data).lines
     assert "gpu, 1 thread, native isn't shown to be faster than xnnpack" in advice.text
 
 
@@ -236,7 +236,7 @@ def test_report_advice_and_comparison_tell_the_same_cases_apart(
     sides = ([run for run in runs if run.case == owner] for owner in (CPU, gpu_case))
     cpu, gpu = (measured_cases(side, devices=devices, builds=builds) for side in sides)
     (row,) = compare_sides(cpu, gpu, Rule(axis=Axis.DELEGATE)).rows
-    (advice,) = advice_of(data).lines
+    (advice,) = collect_advice(data).lines
     assert (row.verdict.outcome is ComparisonOutcome.SLOWER) is is_told
     assert (row_of(data, CPU).best is BestMark.BEST) is is_told
     assert ("is slower than" in advice.text) is is_told
@@ -259,6 +259,6 @@ def test_advice_is_as_sure_as_the_ties_of_many_configurations() -> None:
         ]
         data = data_of(*runs)
         (contest,) = data.contests
-        enough = [item.text for item in advice_of(data).lines if "1 thread," in item.text]
+        enough = [item.text for item in collect_advice(data).lines if "1 thread," in item.text]
         assert bool(contest.tied) is not is_told
         assert bool(enough) is not is_told

@@ -10,7 +10,7 @@ from orchestrator.records.case import BuildSha, DelegateName, Pass, SkippedCase,
 from orchestrator.records.plan import StoppingRule
 from orchestrator.records.run import OUT_OF_TIME, DelegateTruth, Outcome
 from orchestrator.records.verdict import Finding, ParityVerdict, Quality, Severity
-from orchestrator.report.advice import advice_of
+from orchestrator.report.advice import collect_advice
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.evidence import evidence_of
 from orchestrator.report.exports import to_markdown
@@ -206,7 +206,7 @@ def test_a_case_whose_threads_are_unused_is_none_of_those_that_were_given_up():
     text = render_text_table(data)
     assert "4 threads" not in text
     assert "abandoned" not in text
-    assert advice_of(data).cases == 1
+    assert collect_advice(data).cases == 1
 
 
 @pytest.mark.parametrize(

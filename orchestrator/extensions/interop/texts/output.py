@@ -280,7 +280,7 @@ def _released(splitter: RunSplitter, held: int) -> list[ToolReport]:
     reports = [
         _transcript_report(run, splitter.system)
         for run in splitter.release(held)
-        if not (run.is_empty or run.is_of_litert_lm)
+        if not (run.is_empty or run.is_litert_lm)
     ]
     rows, splitter.rows = splitter.rows, []
     return _with_rows(reports, rows)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from orchestrator.delegates.evidence import ECHO_NAMES, tells_of_delegates
+from orchestrator.delegates.evidence import ECHO_NAMES, is_delegate_line
 from orchestrator.frozen import frozen
 from orchestrator.reading.failures import FailureClues, SystemLog
 from orchestrator.reading.lines import Line, parse_stats
@@ -285,7 +285,7 @@ class RunSplitter:
         if line.style == "console" and ("=" in line.text or " in " in line.text):
             self._read_variable(line.text)
         if not (may_open and self._head(line, transcript)):
-            if may_open and transcript.has_said(line.text):
+            if may_open and transcript.has_printed(line.text):
                 self._mark_mixed(key, line.text, transcript)
             had_result = transcript.has_result
             transcript.feed(line)
@@ -476,7 +476,7 @@ class RunSplitter:
             return not transcript.is_empty
         if text.startswith(FIRST_ECHO):
             return stage >= STAGE_LOADED or transcript.is_over or FIRST_ECHO in transcript.echoed
-        if transcript.is_over and (text.startswith(_MIDDLE) or tells_of_delegates(text)):
+        if transcript.is_over and (text.startswith(_MIDDLE) or is_delegate_line(text)):
             return True
         if "nference timings in us" in text or text.startswith("Inference (avg):"):
             return has_ended
@@ -631,7 +631,7 @@ def _refusals(text: str) -> list[ToolReport]:
         if stripped and not stripped.startswith("#"):
             clues.feed(stripped)
     failure = clues.text_failure()
-    if failure is None or clues.best is None or clues.is_of_a_benchmark:
+    if failure is None or clues.best is None or clues.is_benchmark_line:
         return []
     return [
         ToolReport(

@@ -121,7 +121,7 @@ def test_a_phone_that_hangs_while_it_is_restored_keeps_no_other_from_being_offer
         lab.clear()
         poll_until(lambda: told() == {changed: "", other: ""}, "both are offered", PATIENCE_S)
     with Workspace(settings) as workspace:
-        assert workspace.left_changed() == []
+        assert workspace.unrestored_phones() == []
 
 
 def test_an_idle_phone_that_hangs_is_told_and_comes_back_and_one_that_another_host_measures_is_left_alone(

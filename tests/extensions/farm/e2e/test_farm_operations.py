@@ -16,7 +16,7 @@ import psycopg
 import pytest
 
 from orchestrator.app.attached import check_selection
-from orchestrator.app.doctor import of_host
+from orchestrator.app.doctor import host_findings
 from orchestrator.app.status import QueueView, queue_beside
 from orchestrator.app.workspace import Workspace
 from orchestrator.cli import devices
@@ -432,7 +432,7 @@ def test_what_dead_processes_left_on_a_host_is_told_with_a_next_step(
             samples.campaign("future", created_at=future, invocations=(), skipped=()),
         )
         workspace.store.set_status(CampaignId("future"), CampaignStatus.FINISHED, future)
-        result = devices.findings_result(of_host(workspace))
+        result = devices.findings_result(host_findings(workspace))
     problems, warnings = found(result, "problem"), found(result, "warning")
     assert "KEPT-OUT: battery swollen" in problems["quarantine"][0]
     assert problems["journals"] == ["CHANGED was left changed by a process that ended"]
@@ -451,7 +451,7 @@ def test_each_check_of_a_host_that_finds_a_fault_says_so_and_the_others_are_made
     environ = {"BENCHFARM_ADB_SERVER": "127.0.0.1:1"}
     settings = Settings.from_environment(environ, home=tmp_path)
     with Workspace(settings) as opened:
-        result = devices.findings_result(of_host(opened))
+        result = devices.findings_result(host_findings(opened))
     problems = found(result, "problem")
     assert "isn't a benchfarm store" in problems["store"][0]
     (text,) = problems["devices.yaml"]
