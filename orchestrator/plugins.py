@@ -65,7 +65,7 @@ if TYPE_CHECKING:
         ProgramSource,
         Receiver,
     )
-    from orchestrator.ports import Change, CheckResult, Device, PhoneCheck, ListedPhone
+    from orchestrator.ports import Change, CheckResult, Device, ListedPhone, PhoneCheck
     from orchestrator.programs import Program
     from orchestrator.programs.running import run_and_collect
     from orchestrator.records.case import Pass
@@ -92,6 +92,7 @@ __all__ = [
     "ImportRequest",
     "Importer",
     "Kind",
+    "ListedPhone",
     "Message",
     "Notifier",
     "Page",
@@ -102,7 +103,6 @@ __all__ = [
     "ProgramSource",
     "Receiver",
     "Repetition",
-    "ListedPhone",
     "Settings",
     "Table",
     "Texts",

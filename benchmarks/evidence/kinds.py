@@ -171,7 +171,9 @@ def alone(kind: Kind, rng: np.random.Generator, trials: int) -> Alone:
         for place, count in enumerate((8, 12, taken)):
             counts[place] += holds(logs[:count])
         processes.append(taken)
-        earlier = sum((autocorrelation_of(kind.draw(rng, 16).tolist()) for _ in range(4)), NO_AUTOCORRELATION)
+        earlier = sum(
+            (autocorrelation_of(kind.draw(rng, 16).tolist()) for _ in range(4)), NO_AUTOCORRELATION
+        )
         known.append(stopped_at(us(logs), others=earlier))
         blocks = mean_of(np.exp(logs[:12]).tolist())
         energy += blocks is not None and abs(blocks.value - math.exp(truth)) <= (

@@ -16,8 +16,8 @@ from trials import AT_95, CHANGED, PAIRING, RULE, UNKNOWN_SESSIONS, in_turns, st
 
 from orchestrator.analysis.effect import compare_pairs, compare_samples, threshold_for
 from orchestrator.analysis.intervals import (
-    PRIOR,
     NO_AUTOCORRELATION,
+    PRIOR,
     Autocorrelation,
     autocorrelation_of,
     t_quantile,
@@ -117,7 +117,9 @@ def holds(logs: Floats, truth: float, others: Autocorrelation = NO_AUTOCORRELATI
     return judged(logs, truth, others)[0]
 
 
-def judged(logs: Floats, truth: float, others: Autocorrelation = NO_AUTOCORRELATION) -> tuple[bool, float]:
+def judged(
+    logs: Floats, truth: float, others: Autocorrelation = NO_AUTOCORRELATION
+) -> tuple[bool, float]:
     """Return whether the 95 % interval holds the truth, and by how much memory widens it."""
     found = summarize(us(logs), others=others)
     assert found.interval is not None

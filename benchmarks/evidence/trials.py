@@ -122,7 +122,9 @@ def stopped_coverage(kind: Kind, rng: np.random.Generator, trials: int) -> tuple
 
 
 def stopped_at(
-    latencies_us: Sequence[float], rule: StoppingRule = RULE, others: Autocorrelation = NO_AUTOCORRELATION
+    latencies_us: Sequence[float],
+    rule: StoppingRule = RULE,
+    others: Autocorrelation = NO_AUTOCORRELATION,
 ) -> int:
     """Return how many of the invocations the rule takes.
 

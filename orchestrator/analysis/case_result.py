@@ -15,8 +15,8 @@ from typing import Final, TypeVar
 
 from orchestrator.analysis.findings import finding
 from orchestrator.analysis.intervals import (
-    SAMPLES_LOST,
     NO_AUTOCORRELATION,
+    SAMPLES_LOST,
     Autocorrelation,
     autocorrelation_of,
     trimmed_mean,

@@ -18,8 +18,8 @@ from statistics import NormalDist
 from typing import Final, Generic, TypeVar
 
 from orchestrator.analysis.intervals import (
-    SAMPLES_LOST,
     PRIOR,
+    SAMPLES_LOST,
     Autocorrelation,
     TrimmedMean,
     autocorrelation_of,

@@ -216,7 +216,10 @@ def iter_progress(
             case = unmeasured.pop(key)[0] if key in planned else timing[0].case
             timing.sort(key=lambda run: run.invocation)
             rule = campaign.terms.stopping
-            yield key, _case_progress(case, timing, rule, planned, others.get(key, NO_AUTOCORRELATION))
+            yield (
+                key,
+                _case_progress(case, timing, rule, planned, others.get(key, NO_AUTOCORRELATION)),
+            )
     for key, (case, _) in unmeasured.items():
         yield key, _case_progress(case, (), campaign.terms.stopping, planned, NO_AUTOCORRELATION)
 
@@ -233,7 +236,9 @@ def next_round(
     campaign.
     """
     progress = {
-        key: item for key, item in progress_by_case(campaign, runs).items() if item.case.serial == serial
+        key: item
+        for key, item in progress_by_case(campaign, runs).items()
+        if item.case.serial == serial
     }
     units: dict[str, list[CaseProgress]] = {}
     for key, item in progress.items():

@@ -13,8 +13,8 @@ from operator import itemgetter
 from typing import Final, NamedTuple
 
 from orchestrator.analysis.intervals import (
-    TRIM_FROM_COUNT,
     NO_AUTOCORRELATION,
+    TRIM_FROM_COUNT,
     Autocorrelation,
     TrimmedMean,
     autocorrelation_of,

@@ -30,7 +30,13 @@ from orchestrator.errors import (
 from orchestrator.frozen import frozen
 from orchestrator.planning.selection import Choice, check_names, choose, missed
 from orchestrator.records.case import Serial
-from orchestrator.records.device import HOST_SERIAL, DeviceFacts, DeviceKind, Labels, phone_differences
+from orchestrator.records.device import (
+    HOST_SERIAL,
+    DeviceFacts,
+    DeviceKind,
+    Labels,
+    phone_differences,
+)
 from orchestrator.records.plan import DeviceSelection
 from orchestrator.settings import Settings
 
@@ -386,7 +392,9 @@ def check_identity(
     Raises DeviceUnusableError.
     """
     before = stored.get(facts.serial)
-    differences = phone_differences(before, facts) if before is not None and not before.is_imported else ""
+    differences = (
+        phone_differences(before, facts) if before is not None and not before.is_imported else ""
+    )
     if not differences:
         workspace.quarantine.confirm_identity(facts.serial)
     elif before is not None and not workspace.quarantine.is_released(facts.serial):

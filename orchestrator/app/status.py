@@ -46,9 +46,9 @@ from orchestrator.records.campaign import (
     CampaignStatus,
     Invocation,
     LiveFigure,
+    PhoneActivity,
     PhoneStatus,
     Progress,
-    PhoneActivity,
     Status,
 )
 from orchestrator.records.case import FIGURE_PASS, CampaignId, Case, CaseKey
@@ -107,7 +107,9 @@ class LiveStatus:
                 self._set(serial, doing=f"gets {name}: {share}")
             case DeviceNote(serial=serial, text=text, is_problem=is_problem, is_away=is_away):
                 if is_away is not None:
-                    self._set(serial, standing=PhoneActivity.AWAY if is_away else PhoneActivity.WORKING)
+                    self._set(
+                        serial, standing=PhoneActivity.AWAY if is_away else PhoneActivity.WORKING
+                    )
                 if is_away is not None or not is_problem:
                     self._set(serial, doing=text.removeprefix("lost: "))
             case RoundAdded(serial=serial, cases=cases):

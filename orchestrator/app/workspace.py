@@ -35,7 +35,7 @@ from orchestrator.settings import Settings
 if TYPE_CHECKING:
     from orchestrator.artifacts.fetch import Downloader
     from orchestrator.artifacts.library import BuildLibrary
-    from orchestrator.config.declarations import LiveInventory, Labels
+    from orchestrator.config.declarations import Labels, LiveInventory
     from orchestrator.devices.adb_server import AdbServer, PrivateAdbServer
     from orchestrator.devices.conditioning import LadderConditioner
     from orchestrator.devices.discovery import PhoneCache
@@ -388,7 +388,9 @@ class Workspace:
         from orchestrator.devices.adb_server import PrivateAdbServer
 
         settings = self.settings
-        return PrivateAdbServer(settings.state_folder, setting=settings.adb, environ=settings.environ)
+        return PrivateAdbServer(
+            settings.state_folder, setting=settings.adb, environ=settings.environ
+        )
 
     def named_server(self) -> AdbServer | None:
         """The adb server for real phones that the user names, whether it answers or not.

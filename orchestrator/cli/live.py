@@ -32,7 +32,7 @@ from orchestrator.cli.output import (
 )
 from orchestrator.errors import HostStorageError, InterruptedByUserError, StoreError, UsageError
 from orchestrator.records.build_spec import BuildSpec
-from orchestrator.records.campaign import ELSEWHERE, PhoneStatus, PhoneActivity, Status
+from orchestrator.records.campaign import ELSEWHERE, PhoneActivity, PhoneStatus, Status
 from orchestrator.records.run import Outcome
 from orchestrator.settings import Settings
 from orchestrator.tables.escapes import one_line, visible
@@ -121,7 +121,9 @@ def _phones(rows: Sequence[_Phone], *, doing_max: int | None = None) -> Table[_P
             "holder",
             "",
             lambda row: (
-                row[0].holder if row[1].standing not in {PhoneActivity.DONE, PhoneActivity.ABANDONED} else ""
+                row[0].holder
+                if row[1].standing not in {PhoneActivity.DONE, PhoneActivity.ABANDONED}
+                else ""
             ),
             forms=DATA,
         ),
@@ -203,7 +205,10 @@ def status(
                 Table(
                     name="campaigns", caption="Open campaigns", columns=_CAMPAIGNS, rows=statuses
                 ),
-                facts={"quarantine": _quarantine(workspace), "changed": workspace.unrestored_phones()},
+                facts={
+                    "quarantine": _quarantine(workspace),
+                    "changed": workspace.unrestored_phones(),
+                },
             ),
             text=_text(workspace, statuses),
             tables=[_phones(_rows(statuses))],
@@ -352,7 +357,9 @@ def _bar(status: Status) -> str:
 
 def _counted(phones: Sequence[PhoneStatus]) -> str:
     counts = Counter(phone.standing for phone in phones)
-    return ", ".join(f"{counts[standing]} {standing}" for standing in PhoneActivity if counts[standing])
+    return ", ".join(
+        f"{counts[standing]} {standing}" for standing in PhoneActivity if counts[standing]
+    )
 
 
 def _cut(text: str, width: int | None) -> str:

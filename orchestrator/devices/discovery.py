@@ -117,7 +117,9 @@ class PhoneCache:
             return None
         return cached if cached.transport_id == listed.transport_id else None
 
-    def of_source(self, name: str, list_phones: Callable[[], Sequence[ListedPhone]]) -> Sequence[ListedPhone]:
+    def of_source(
+        self, name: str, list_phones: Callable[[], Sequence[ListedPhone]]
+    ) -> Sequence[ListedPhone]:
         """Return the recent listing of a source of devices, else a new one, which may take a second
         of CPU time.
         """

@@ -237,7 +237,9 @@ class PhoneLink:
             # A hung phone was waited for already; a link may break again and again.
             if has_hung or deadline.elapsed_s >= _RECONNECT_STEP_S:
                 report_away(deadline.remaining_s)
-            self._await_return(deadline, fresh=has_hung, cancelled=cancelled, on_offline=report_away)
+            self._await_return(
+                deadline, fresh=has_hung, cancelled=cancelled, on_offline=report_away
+            )
 
     def _await_return(
         self,

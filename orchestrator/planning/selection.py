@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import Final
 
-from orchestrator.delegates import DELEGATES, Delegate, requested_delegates, flags_of
+from orchestrator.delegates import DELEGATES, Delegate, flags_of, requested_delegates
 from orchestrator.errors import UsageError, nearest
 from orchestrator.frozen import frozen
 from orchestrator.programs import declared_for, program, programs, usual_tool
@@ -392,7 +392,10 @@ def flags_skip(
             reason=f"'{tool}' has no flags of benchmark_model ({names})",
         )
     usual_flags = flags_of(delegate, program(tool).family)
-    usual_enabled, enabled = requested_delegates(usual_flags), requested_delegates({**usual_flags, **plan_flags})
+    usual_enabled, enabled = (
+        requested_delegates(usual_flags),
+        requested_delegates({**usual_flags, **plan_flags}),
+    )
     usual_only = frozenset[str]().union(
         *(usual_enabled[name] for name in usual_enabled.keys() - enabled.keys())
     )

@@ -18,7 +18,12 @@ from orchestrator.delegates.judging import Judge, RuntimeNodes
 from orchestrator.errors import OutputParseError
 from orchestrator.frozen import frozen
 from orchestrator.reading.failures import CRASH_CODES, Failure, SystemLog, signal_failure
-from orchestrator.reading.lines import iterate_blocks, mean_as_printed, program_lines, without_foreign
+from orchestrator.reading.lines import (
+    iterate_blocks,
+    mean_as_printed,
+    program_lines,
+    without_foreign,
+)
 from orchestrator.reading.profile import OperatorProfile
 from orchestrator.reading.protos import (
     decode_op_profile,

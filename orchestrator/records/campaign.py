@@ -294,7 +294,9 @@ class Status:
     @property
     def is_over(self) -> bool:
         """Whether all phones are done: until then a rule may add rounds."""
-        return bool(self.phones) and all(phone.standing is PhoneActivity.DONE for phone in self.phones)
+        return bool(self.phones) and all(
+            phone.standing is PhoneActivity.DONE for phone in self.phones
+        )
 
     @property
     def total(self) -> int:

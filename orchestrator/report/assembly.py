@@ -51,8 +51,8 @@ from orchestrator.tables.operators import diff_pairs, newest_profiles
 from orchestrator.tables.passes import (
     FURTHER,
     PassFigure,
-    median_or_none,
     latency_reports,
+    median_or_none,
     usable_reports,
 )
 from orchestrator.tables.rows import (
@@ -251,7 +251,9 @@ def _result_row(case: Case, gathered: _Gathered) -> ResultRow:
     # A case without a completed run has no outputs to check.
     has_outputs = any(run.outcome is Outcome.COMPLETED for run in runs)
     check = gathered.checks.of(case) if has_outputs else None
-    result = judge_case(runs, others=gathered.autocorrelations.get(key, NO_AUTOCORRELATION), check=check)
+    result = judge_case(
+        runs, others=gathered.autocorrelations.get(key, NO_AUTOCORRELATION), check=check
+    )
     if result.status is CaseStatus.NOT_RUN and key not in gathered.timed:
         result = replace(result, status=CaseStatus.UNTIMED)
     if key in gathered.goals:

@@ -17,7 +17,7 @@ from typing import Final
 from sqlalchemy import URL, Connection, insert, inspect, make_url, select
 from sqlalchemy.exc import ArgumentError
 
-from orchestrator.clock import local_timezone, find_zone
+from orchestrator.clock import find_zone, local_timezone
 from orchestrator.errors import (
     HostStorageError,
     StoreCorruptError,

@@ -137,7 +137,8 @@ def test_rounds_that_would_be_added_and_curves_that_are_cut_are_abandoned_too(
         assert [(len(work.added), len(work.sustained)) for work in works.values()] == [(1, 1)]
         assert close_campaign(campaign, store, opened.tools, opened.clock) == 2
         assert not any(
-            work.invocations for work in open_work_by_serial(campaign, store.runs(), opened.tools).values()
+            work.invocations
+            for work in open_work_by_serial(campaign, store.runs(), opened.tools).values()
         )
     abandoned = {
         (run.run_pass, run.invocation) for run in store.runs() if run.reason_code == "abandoned"
@@ -204,7 +205,9 @@ def test_what_a_job_of_the_farm_goes_on_with_is_offered_to_nobody_else(
         with Workspace(shared) as opened:
             for campaign_id in ("night_A", "night_B"):
                 opened.store.set_status(CampaignId(campaign_id), CampaignStatus.INTERRUPTED, None)
-            assert [item.level for item in host_findings(opened) if item.check == "campaigns"] == ["ok"]
+            assert [item.level for item in host_findings(opened) if item.check == "campaigns"] == [
+                "ok"
+            ]
         with pytest.raises(UsageError, match="night_B is a job of the farm"):
             measuring.run(shared, {}, RESUME)
         with pytest.raises(UsageError, match="a job of the farm that waits or runs") as caught:

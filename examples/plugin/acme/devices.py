@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from orchestrator.plugins import CheckResult, DeviceSource, HostDevice, PhoneCheck, ListedPhone
+from orchestrator.plugins import CheckResult, DeviceSource, HostDevice, ListedPhone, PhoneCheck
 from orchestrator.records.case import Serial
 
 

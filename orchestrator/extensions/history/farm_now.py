@@ -28,7 +28,7 @@ from orchestrator.records.answers import (
     NightAnswer,
     answer_of,
 )
-from orchestrator.records.campaign import Campaign, Invocation, PhoneStatus, Progress, PhoneActivity
+from orchestrator.records.campaign import Campaign, Invocation, PhoneActivity, PhoneStatus, Progress
 from orchestrator.records.case import CampaignId
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.run import Outcome, RunRecord

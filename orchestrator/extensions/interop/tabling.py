@@ -252,7 +252,7 @@ def _tables(
     from orchestrator.analysis.case_result import CaseStatus
     from orchestrator.app.stored import report_data
     from orchestrator.report.tables import labels_of, lines_of, matrix_table
-    from orchestrator.report.winners import fastest_table, fastest_notes
+    from orchestrator.report.winners import fastest_notes, fastest_table
     from orchestrator.tables.labels import short_names
     from orchestrator.tables.results import figures_decimals
 

@@ -45,11 +45,11 @@ from orchestrator.files import make_private, write_file
 from orchestrator.ports import (
     Change,
     HostFile,
+    ListedPhone,
     PackageInfo,
     PhoneCheck,
     PlacedFile,
     ProcessResult,
-    ListedPhone,
     ShellResult,
 )
 from orchestrator.records.case import RunId, Serial, content_key

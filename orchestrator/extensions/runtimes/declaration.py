@@ -21,7 +21,7 @@ from pydantic import AfterValidator, Field, PlainValidator, model_validator
 from orchestrator.config.yaml_file import Faults, Section, checked, read_yaml
 from orchestrator.errors import OutputParseError, PlanError, ProgramInUseError, UsageError, nearest
 from orchestrator.fields import SOME, AnyText, OneOrMany, Text, unique
-from orchestrator.installation import remove_program_place, add_program_place, program_places
+from orchestrator.installation import add_program_place, program_places, remove_program_place
 from orchestrator.records.case import DECLARED, DelegateName, ToolName
 from orchestrator.records.model import BUNDLES, FOREIGN, PHASES
 

@@ -84,7 +84,10 @@ def test_siblings_show_whether_a_device_remembers() -> None:
         }
         others = device_autocorrelations(runs)
         own, with_siblings = (
-            [judge_case(runs[number], others=known.get(number, NO_AUTOCORRELATION)).summary for number in cases]
+            [
+                judge_case(runs[number], others=known.get(number, NO_AUTOCORRELATION)).summary
+                for number in cases
+            ]
             for known in ({}, others)
         )
         grown[rho] = [

@@ -36,7 +36,12 @@ def sample(chance, count, latency_us=10_000.0, noise=0.016):
 def test_interval_of_few_pairs_is_students_on_log_ratios():
     verdict = compare_pairs([100.0, 200.0, 300.0], [110.0, 242.0, 399.3], Claim(level=0.95))
     # Log ratios are 1, 2 and 3 times log(1.1).
-    reach = 4.302653 * math.log(1.1) / math.sqrt(3) * error_factor(3, NO_AUTOCORRELATION.correlation(0.0))
+    reach = (
+        4.302653
+        * math.log(1.1)
+        / math.sqrt(3)
+        * error_factor(3, NO_AUTOCORRELATION.correlation(0.0))
+    )
     assert verdict.ratio == pytest.approx(1.21)
     assert math.log(verdict.high / 1.21) == pytest.approx(reach, rel=1e-5)
     assert math.log(1.21 / verdict.low) == pytest.approx(reach, rel=1e-5)

@@ -179,7 +179,9 @@ def test_a_case_without_a_usable_figure_gets_no_more(end: dict[str, object]) -> 
         run(item, **(end if item.case.threads == 3 else {})) for item in the_campaign.invocations
     ]
     assert {item.case.threads for item in next_round(the_campaign, runs, SERIAL)} <= {2}
-    reasons = {item.case.threads: item.reason for item in progress_by_case(the_campaign, runs).values()}
+    reasons = {
+        item.case.threads: item.reason for item in progress_by_case(the_campaign, runs).values()
+    }
     assert reasons[3] is StopReason.FAILED
 
 

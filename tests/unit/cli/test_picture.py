@@ -20,8 +20,8 @@ from orchestrator.processes import Locks
 from orchestrator.records.campaign import (
     CampaignStatus,
     LiveFigure,
-    PhoneStatus,
     PhoneActivity,
+    PhoneStatus,
     Status,
 )
 from orchestrator.records.case import CampaignId, Serial
@@ -32,7 +32,11 @@ from tests.samples.stores import Samples
 
 
 def row(
-    number: int, standing: PhoneActivity = PhoneActivity.WORKING, *, left: int = 4, eta_s: float | None = 90.0
+    number: int,
+    standing: PhoneActivity = PhoneActivity.WORKING,
+    *,
+    left: int = 4,
+    eta_s: float | None = 90.0,
 ) -> PhoneStatus:
     doing = f"mobilenet_v2_1.0_224_float: gpu, 1 thread, gpu_precision_loss_allowed=true #{number}"
     return PhoneStatus(

@@ -17,15 +17,21 @@ def test_a_phone_that_cannot_be_asked_keeps_its_name() -> None:
     assert known.name(server, nameless).serial == "S1"
     for state in ("offline", "unauthorized", "recovery"):
         assert (
-            known.name(server, ListedPhone(address="at-S1", serial="", state=state, usable=False)).serial
+            known.name(
+                server, ListedPhone(address="at-S1", serial="", state=state, usable=False)
+            ).serial
             == "S1"
         )
     assert (
-        known.name(server, ListedPhone(address="at-S2", serial="", state="offline", usable=False)).serial
+        known.name(
+            server, ListedPhone(address="at-S2", serial="", state="offline", usable=False)
+        ).serial
         == ""
     )
     # Another phone has the address by now, and says so.
     assert (
-        known.name(server, ListedPhone(address="at-S1", serial="S3", state="device", usable=False)).serial
+        known.name(
+            server, ListedPhone(address="at-S1", serial="S3", state="device", usable=False)
+        ).serial
         == "S3"
     )

@@ -118,7 +118,9 @@ def test_a_socket_with_a_long_path_lies_in_a_short_folder_of_the_user_alone(
     assert not Path(server.address.path).exists()
 
 
-def test_a_folder_that_others_may_enter_holds_no_socket(own: Callable[..., PrivateAdbServer]) -> None:
+def test_a_folder_that_others_may_enter_holds_no_socket(
+    own: Callable[..., PrivateAdbServer],
+) -> None:
     with tempfile.TemporaryDirectory(dir="/tmp") as short:
         folder = Path(short) / "adb"
         folder.mkdir(mode=0o755)
@@ -185,7 +187,9 @@ def test_commands_that_start_together_share_one_server(
 
 
 @pytest.mark.slow
-def test_a_server_of_ours_that_is_only_slow_is_used_again(own: Callable[..., PrivateAdbServer]) -> None:
+def test_a_server_of_ours_that_is_only_slow_is_used_again(
+    own: Callable[..., PrivateAdbServer],
+) -> None:
     slow = own()
     Path(slow.address.path).parent.mkdir(parents=True, exist_ok=True)
     with socket.socket(socket.AF_UNIX) as server:
@@ -206,7 +210,9 @@ def test_a_server_of_ours_that_is_only_slow_is_used_again(own: Callable[..., Pri
 
 
 def test_a_server_that_died_is_revived_once_with_the_same_key(
-    start: Callable[..., PrivateAdbServer], own: Callable[..., PrivateAdbServer], environ: dict[str, str]
+    start: Callable[..., PrivateAdbServer],
+    own: Callable[..., PrivateAdbServer],
+    environ: dict[str, str],
 ) -> None:
     views = [start(), own()]
     pid = pid_of(views[0])

@@ -103,6 +103,7 @@ def test_a_resume_keeps_to_the_thread_count_that_was_measured_and_no_round_is_ad
         == {(1, Outcome.COMPLETED): 3, (2, Outcome.SKIPPED): 3, (3, Outcome.SKIPPED): 3}
     )
     texts = {
-        item.case.threads: item.text for item in progress_by_case(rig.campaign, rig.store.runs()).values()
+        item.case.threads: item.text
+        for item in progress_by_case(rig.campaign, rig.store.runs()).values()
     }
     assert texts[2] == "threads unused: measured with another number of them"
