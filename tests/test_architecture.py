@@ -199,6 +199,10 @@ FORBIDDEN_NAMES = {
     "manager",
     "core",
 }
+#: Variables of these names say nothing of their value: a noun does (``runs``, ``path``, ``limits``).
+NO_NOUNS = {
+    "asked", "begun", "found", "kept", "known", "named", "own", "said", "seen", "told", "wanted",
+}  # fmt: skip
 HEAVY = (
     "pandas",
     "tensorflow",
@@ -636,6 +640,26 @@ def test_templates_call_nothing_safe_that_comes_from_data() -> None:
 def test_a_module_has_a_name_that_says_something() -> None:
     for path in [*modules(), *lab_modules()]:
         assert path.stem not in FORBIDDEN_NAMES, f"{path}: a file is a noun that people look for"
+
+
+def test_values_are_called_by_nouns() -> None:
+    """Fields may be stored, so they keep their names."""
+    for path in modules():
+        fields = {
+            id(item.target)
+            for node in nodes_of(path)
+            if isinstance(node, ast.ClassDef)
+            for item in node.body
+            if isinstance(item, ast.AnnAssign)
+        }
+        for node in nodes_of(path):
+            match node:
+                case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name):
+                    place = f"{path}:{node.lineno}: {name}"
+                    assert name not in NO_NOUNS or id(node) in fields, place
+                case ast.FunctionDef():
+                    docstring = ast.get_docstring(node) or ""
+                    assert not re.match(r"(Return|Yield) what\b", docstring), f"{path}: {docstring}"
 
 
 def test_only_the_command_line_prints_exits_and_reads_the_environment() -> None:
