@@ -301,7 +301,7 @@ def test_a_store_that_is_moved_away_ends_the_campaign_which_resumes_when_it_is_b
     store.rename(away)
     _, told = process.communicate(timeout=60)
     assert process.returncode == 5, told
-    assert re.search(r"put it back, .*; resume it then: benchfarm run --resume 2", told), told
+    assert re.search(r"restore it, .*; resume it then: benchfarm run --resume 2", told), told
     away.rename(store)
     lab.cli("run --resume", **environ).ok()
 

@@ -57,7 +57,7 @@ def test_a_pass_of_a_third_party_is_in_help_schema_run_store_and_report(
     # Without it the run stays where it is, and is no case's figure.
     cli("report newest", "-o", alone).ok()
     assert "Further passes" not in alone.read_text("utf-8")
-    assert "2 runs read again, 0 changed; 1 unchanged" in cli("results reparse").ok().stdout
+    assert "2 runs parsed again, 0 changed; 1 unchanged" in cli("results reparse").ok().stdout
     refused = cli(*words)
     assert refused.exit_code == 2
     assert "there is no pass 'acme.idle'" in refused.stderr

@@ -81,7 +81,7 @@ def test_other_content_than_at_first_sight_is_refused(server, tmp_path):
     server.put(URL_PATH, tgz({"a.tflite": INT8}))
     code, told = fetch(server, tmp_path)
     assert code == 2
-    assert "isn't the model that is meant" in told["error"]["message"]
+    assert "isn't the expected model" in told["error"]["message"]
     assert not kept.exists()
     assert list((tmp_path / "models").iterdir()) == []
 
