@@ -188,7 +188,7 @@ PLACES: Sequence[Place] = (
         change="plan key",
         what="the key",
         file="orchestrator/records/plan.py",
-        after='    identity.\n    """\n',
+        after='they change no case\'s identity."""\n',
         text=KEY,
         is_change=True,
     ),
@@ -224,7 +224,7 @@ PLACES: Sequence[Place] = (
         change="finding",
         what="the rule that makes it",
         file="orchestrator/analysis/findings.py",
-        after='    """Yield what speaks against a series of inferences."""',
+        after='    """Yield the findings of a series of inferences."""',
         text=RULE,
     ),
     Place(
