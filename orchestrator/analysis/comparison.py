@@ -622,7 +622,9 @@ def _sessions(before: Measured, after: Measured, rule: Rule) -> SessionNoise:
 
 
 def _unpaired_notes(before: Measured, after: Measured, paired: int) -> list[str]:
-    """Return notes about unpaired runs: the other run can't be used, or its side stopped earlier."""
+    """Return notes about unpaired runs: the other run can't be used or came late, or its side
+    stopped earlier.
+    """
     sides = [
         {run.invocation for run in item.runs if run.reason_code not in NOT_BEGUN}
         for item in (before, after)
@@ -631,7 +633,7 @@ def _unpaired_notes(before: Measured, after: Measured, paired: int) -> list[str]
     notes = []
     if common > paired:
         notes = [
-            f"{common - paired} of {common} pairs left out: one of the two runs can't be used."
+            f"{common - paired} of {common} pairs left out: one run can't be used or came late."
         ]
     if unpaired:
         notes.append(

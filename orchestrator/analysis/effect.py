@@ -13,7 +13,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
-from itertools import pairwise
 from statistics import NormalDist
 from typing import Final, Generic, TypeVar
 
@@ -443,19 +442,22 @@ def _are_separate(baseline: Summary, candidate: Summary) -> bool:
 
 
 def paired_rounds(baseline: Summary, candidate: Summary) -> list[tuple[str, int]]:
-    """Return campaign and number of the common rounds of two samples of one device, in the order in
-    which they were made; none where the samples weren't made in turns: where a round began before
-    the previous one had begun on both sides.
+    """Return campaign and number of the common rounds of two samples of one device that were made
+    in turns, in their order; none where half of the common rounds weren't.
+
+    A round isn't where another one lies between its two runs: an invocation for which the device
+    wasn't fit is made after the others.
     """
     before, after = (
         {item[:2]: item.at_s for item in summary.rounds} for summary in (baseline, candidate)
     )
-    common = [key for key in before if key in after]
-    in_turns = all(
-        max(before[first], after[first]) <= min(before[second], after[second])
-        for first, second in pairwise(common)
-    )
-    return common if in_turns else []
+    common = {key: sorted((at_s, after[key])) for key, at_s in before.items() if key in after}
+    in_turns, end_s = [], -math.inf
+    for key, (first_s, last_s) in sorted(common.items(), key=lambda item: item[1][1]):
+        if first_s >= end_s:
+            in_turns.append(key)
+            end_s = last_s
+    return in_turns if 2 * len(in_turns) > len(common) else []
 
 
 def _paired_logs(baseline: Summary, candidate: Summary) -> list[float]:

@@ -281,6 +281,15 @@ def test_one_after_the_other_is_not_in_turns() -> None:
     assert row.verdict.method == "welch"
 
 
+def test_one_run_after_all_others_costs_its_own_pair_alone() -> None:
+    # As where the phone wasn't fit for it.
+    runs = series(OTHER_BUILD, 20_600, 8, campaign_id=OLD)
+    runs[3] = replace(runs[3], started_at=runs[3].started_at.replace(year=2027))
+    (row,) = compared(night(case()), measured(runs), Rule(axis=Axis.BUILD)).rows
+    assert (row.verdict.method, row.verdict.counts) == ("paired-t", (7, 7))
+    assert "1 of 8 pairs left out: one run can't be used or came late." in row.verdict.reasons
+
+
 def test_a_side_that_stopped_earlier_lost_no_pair() -> None:
     longer = series(OTHER_BUILD, 20_600, 9, campaign_id=OLD)
     (row,) = compared(night(case()), measured(longer), Rule(axis=Axis.BUILD)).rows
@@ -292,7 +301,7 @@ def test_a_side_that_stopped_earlier_lost_no_pair() -> None:
     (row,) = compared(night(case()), measured(longer), Rule(axis=Axis.BUILD)).rows
     assert row.verdict.counts == (7, 7)
     assert row.verdict.ratio == pytest.approx(1.03, abs=1e-6)
-    assert "1 of 8 pairs left out: one of the two runs can't be used." in row.verdict.reasons
+    assert "1 of 8 pairs left out: one run can't be used or came late." in row.verdict.reasons
     assert "1 invocation without a partner: not run on the other side." in row.verdict.reasons
 
 
