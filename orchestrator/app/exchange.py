@@ -161,19 +161,22 @@ def export(settings: Settings, request: ExportRequest) -> tuple[Path, Exported]:
         raise UsageError(f"--run doesn't apply to {request.form}, which has whole campaigns")
     check_folder(target)
     # Nothing takes the place of a device or a pipe.
-    if os.path.lexists(target) and not (request.force and target.is_file()):
+    is_file = target.is_file()
+    if os.path.lexists(target) and not (request.force and is_file):
         raise UsageError(
-            f"{target} exists already",
-            hint="name another file with --out, or replace it with --force",
+            f"{target} exists already" + ("" if is_file else " and is no file"),
+            hint="name another file with --out"
+            + (", or replace it with --force" if is_file else ""),
         )
-    # What exists stays until the new one is whole.
-    draft = draft_path(target)
+    # What exists stays until the new one is whole; a link stays one.
+    path = target.resolve()
+    draft = draft_path(path)
     try:
         with Workspace(settings, makes_store=False) as workspace:
             chosen, run_ids = _chosen(workspace, request)
             request = replace(request, runs=run_ids)
             done = exporter.write(workspace, chosen, request, draft) or Exported()
-        draft.replace(target)
+        draft.replace(path)
     except OSError as error:
         raise unwritable(target, error) from error
     finally:

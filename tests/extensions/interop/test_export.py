@@ -611,6 +611,15 @@ def test_nothing_is_overwritten_without_force_and_each_format_has_a_name_of_its_
     assert zipfile.is_zipfile(tmp_path / "benchfarm-bundle.zip")
     export("export", "--format", "csv", "--force").ok()
     assert (tmp_path / "benchfarm-results.csv").read_bytes() != b"old"
+    (tmp_path / "link.csv").symlink_to("linked.csv")
+    for words in ((), ("--force",)):
+        no_file = export("export", "--out", "link.csv", *words).ended_with(2).said
+        assert "link.csv exists already and is no file" in no_file
+        assert "replace it with --force" not in no_file
+    (tmp_path / "linked.csv").write_bytes(b"old")
+    export("export", "--out", "link.csv", "--force").ok()
+    assert (tmp_path / "link.csv").is_symlink()
+    assert (tmp_path / "linked.csv").read_bytes() != b"old"
 
 
 def test_a_list_is_printed_in_every_form_from_the_same_columns(lab):
