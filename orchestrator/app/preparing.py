@@ -210,7 +210,7 @@ def check_builds(
     measures models that are too fast for the others; raises ArtifactError where it isn't there.
     """
     kinds = {facts.kind for facts in devices}
-    if lacks_devices or plan.devices.host:
+    if lacks_devices or (plan.devices.host and not plan.devices.serials):
         kinds |= {item.usual_on for item in programs() if item.usual_on is not None}
     used = {tool for kind in kinds for tool in tools_for(plan, kind)}
     unused = [tool for tool in plan.builds if tool not in used]

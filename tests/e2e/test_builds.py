@@ -183,5 +183,6 @@ def test_a_build_that_no_device_would_run_is_refused(cli: Cli) -> None:
     away = cli("bench --any 2 --with-host --build native=nowhere -n 2 -d xnnpack --json", MODEL)
     assert away.json["lacking"].startswith("the plan asks for 2 phones")
     # That may be for models that are too fast for LiteRT's digits.
-    done = cli("bench -n 2 -s host --build nowhere", MODEL).ended_with(4)
-    assert "no build 'nowhere' for linux-" in done.said
+    for where in ("-s host", "-s host --with-host"):
+        done = cli(f"bench -n 2 {where} --build nowhere", MODEL).ended_with(4)
+        assert "no build 'nowhere' for linux-" in done.said
