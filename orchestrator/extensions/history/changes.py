@@ -144,10 +144,11 @@ def find_changes(
     )
     # A comparison with the reference is its own proof.
     is_worse = any(item.is_worse and not item.expected for item in regressions.outputs)
+    which = "selected series" if question.selections else "series"
     return Changes(
         regressions=regressions,
         fails=bool(states) and (is_slower or is_worse or has_no_series),
-        nothing=f"nothing was checked: no series in {workspace.store.name} has a figure"
+        nothing=f"nothing was checked: no {which} in {workspace.store.name} has a figure"
         if has_no_series
         else "",
     )

@@ -400,7 +400,7 @@ def test_what_has_no_figure_of_late_is_told_and_nothing_at_all_fails(tmp_path: P
         assert {series.case.serial for series in done.regressions.silent} == {"P0", "P1"}
         done = find_changes(workspace, Question(selections=("serial=P2",)))
         assert (done.regressions.series, done.fails) == (0, True)
-        assert done.nothing.startswith("nothing was checked")
+        assert done.nothing.startswith("nothing was checked: no selected series in ")
     # A night of which all was rejected is one without a figure, too.
     store = weeks(is_rejected=lambda serial, night: night >= late)
     assert len(find_regressions(store, Question()).silent) == 16
