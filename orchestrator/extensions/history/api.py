@@ -74,7 +74,12 @@ def make_api(
 
     @api.exception_handler(HTTPException)
     async def _unknown(_: Request, error: HTTPException) -> Response:
-        return refusal(error.status_code, error.detail, f"{PATH}/openapi.json describes the paths")
+        response = refusal(
+            error.status_code, error.detail, f"{PATH}/openapi.json describes the paths"
+        )
+        # Of a method that a path doesn't have: those that it has.
+        response.headers.update(error.headers or {})
+        return response
 
     @api.exception_handler(RequestValidationError)
     async def _misread(_: Request, error: RequestValidationError) -> Response:

@@ -185,6 +185,12 @@ def test_nothing_can_be_changed(live, method):
     assert ask(live, "/", method)[0] == 405
 
 
+def test_the_api_names_the_methods_of_a_path(live):
+    status, headers, body = ask(live, "/api/v1/pauses")
+    assert (status, headers["allow"]) == (405, "POST")
+    assert '"error":"Method Not Allowed"' in body
+
+
 @pytest.mark.parametrize(
     "host",
     ["evil.example", "127.0.0.1.evil.example", "", "10.0.0.1", "[::1]evil.example", "localhost:80:80",
