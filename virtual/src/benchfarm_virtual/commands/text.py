@@ -55,6 +55,8 @@ def sed(call: Invocation) -> None:
 def wc(call: Invocation) -> None:
     """Count the bytes (-c) of a file."""
     options = read_options(call, "c")
+    if "c" not in options:
+        call.fail("a virtual phone knows wc -c only")
 
     def count(source: OpenFile) -> None:
         size = sum(map(len, call.chunks(source)))

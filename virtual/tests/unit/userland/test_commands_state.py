@@ -31,6 +31,7 @@ def test_screen_and_keyguard_follow_keys_and_faults(phone):
         "printf %d 1",
         r"printf '\101'",
         "sed s/a/b/ /system/bin/sh",
+        "wc /system/bin/sh",
     ],
 )
 def test_forms_that_are_not_known_are_refused(phone, command):
