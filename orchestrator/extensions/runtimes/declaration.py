@@ -354,7 +354,7 @@ def _consistency_faults(section: ProgramSection) -> Iterator[tuple[tuple[str | i
         if result.figure is not None and (result.figure in PHASES) != (result.unit == "token"):
             yield (
                 ("results", number, "unit"),
-                f"the unit token is for the figures {' and '.join(PHASES)} alone",
+                f"the figures {' and '.join(PHASES)} have the unit token, and no others do",
             )
 
 

@@ -378,11 +378,12 @@ def test_every_fault_of_a_file_is_told_with_its_line_and_key(tmp_path: Path) -> 
     mended = (
         BROKEN.replace("../mine", "mine").replace("many", "3").replace("gpux", "gpu")
         .replace("(a)\\1", "(?P<ms>a)").replace("jump", "fail").replace("hours", "ms")
-        .replace("shell: rm -rf /\n", "")
+        .replace("shell: rm -rf /\n", "").replace("ms}}}]", "ms}}, figure: decode}]")
     )  # fmt: skip
     for expression, told in (
         ("b", "lines[1]: needs a named group"),
         ("(?P<x>b)", "argv[0]: unknown placeholder {modle}; did you mean 'model'?"),
+        ("(?P<x>b)", "the figures prefill and decode have the unit token, and no others do"),
     ):
         path.write_text(mended.replace("(?=a)b", expression))
         with pytest.raises(PlanError) as caught:
