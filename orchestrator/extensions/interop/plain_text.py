@@ -108,7 +108,7 @@ _COMMAND_ONLY: Final = re.compile(
 _TOKEN_FIGURES: Final = {"prefill_tokens": "prompt_tokens", "max_num_tokens": "context_tokens"}
 #: Placeholders for a name in scripts and manuals.
 _PLACEHOLDER: Final = re.compile(r"[{}<>$]|%[sd]|\.\.\.|\u2026")
-_MARKDOWN: Final = re.compile(r"^ {0,3}#{1,6} +(\S.*?)[ #\r]*$", re.MULTILINE)
+_MARKDOWN: Final = re.compile(r"^ {0,3}#{1,6} +(\S.*)$", re.MULTILINE)
 #: The number of a repeated run in a heading.
 _RUN_NUMBER: Final = re.compile(
     r"\b(?:run|round|iteration|repetition|repeat|trial|attempt|pass)[ #:]*\d+(?: ?(?:/|of) ?\d+)?",
@@ -257,7 +257,7 @@ def _add_runs(
 
 
 def _heading(text: str) -> str:
-    return one_line(_RUN_NUMBER.sub("", text).strip(" ,:-")[:200])
+    return one_line(_RUN_NUMBER.sub("", text).strip(" ,:-#\r")[:200])
 
 
 def _with_heading_flags(runs: Sequence[ForeignRun], headings: Sequence[str]) -> list[ForeignRun]:

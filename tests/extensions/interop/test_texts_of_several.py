@@ -296,6 +296,8 @@ def test_rows_of_other_programs_below_several_headings_are_no_case(
             f"cooling_down = 1\n          squeezenet  min =    {ms}.60  max =    {ms}.70  avg =    {ms}.64\n"
             for ms in (3, 4)
         )
+        # Long headings took minutes to read.
+        + "".join(f"{marks} a{' ' * 60_000}b\n" * 8 for marks in ("#", "##"))
     )
     one, other = cli("import", path, "--json").ok().json["runs"]
     assert one["case"]["model_name"] == other["case"]["model_name"] == "squeezenet"

@@ -122,7 +122,7 @@ _TABLE: Final = re.compile(
     r"=+ (?:Run Order|Top by Computation Time|Summary by node type|BENCHMARK RESULTS) =+"
 )
 #: A heading of Markdown; with a single ``#`` a notebook marks output.
-_MARKDOWN: Final = re.compile(r"\s*#{2,6} +(?P<title>\S.*?)[ #]*$")
+_MARKDOWN: Final = re.compile(r"\s*#{2,6} +(?P<title>\S.*)$")
 #: Of headings that a console prints.
 _CONSOLE_LEVEL: Final = 7
 _OPTIONS: Final = "The list of TFLite runtime options to be benchmarked:"
@@ -546,7 +546,7 @@ def _title(pattern: re.Pattern[str], line: Line) -> str:
     if not is_it or line.severity or line.style != "console" or _TABLE.fullmatch(line.text):
         return ""
     match = pattern.match(line.raw if pattern is _MARKDOWN else line.text)
-    return match["title"] if match else ""
+    return match["title"].rstrip(" #") if match else ""
 
 
 _INSTALL: Final = re.compile(r"^\s*Performing (?:Streamed|Push) Install\s*$", re.MULTILINE)
