@@ -141,6 +141,8 @@ class CaseRunner:
         self._covered: set[RunKey] = set()
         #: The raw output of the last process.
         self._last_raw: RawOutput | None = None
+        #: The other side's invocation of the pair that begins; none in the middle of a pair.
+        self._partner: list[Invocation] = []
 
     def has_stored(self, item: Invocation) -> bool:
         """Whether an invocation needn't be run again."""
@@ -174,14 +176,18 @@ class CaseRunner:
                 continue
             remaining = self._queued_comparison(invocation, queue)
             # Half a pair has no use.
-            partner = (item for item in remaining if item.number == invocation.number)
-            if shortage := self.time.shortage(invocation, *partner):
+            self._partner = [item for item in remaining if item.number == invocation.number]
+            if shortage := self.time.shortage(invocation, *self._partner):
                 queue = deque(item for item in queue if item not in remaining)
                 self._end_comparison(invocation, remaining, shortage)
                 continue
             between()
             for run in self._run_invocation(invocation, invocations):
                 self._store_run(run)
+            if remaining and run.reason_code == OUT_OF_TIME:
+                queue = deque(item for item in queue if item not in remaining)
+                self._position += 1
+                self._end_comparison(remaining[0], remaining[1:], run.reason)
 
     def run_one(self, invocation: Invocation, *, at_rest: bool = True) -> RunRecord:
         """Run and store one invocation; without ``at_rest`` it follows the last one directly.
@@ -454,7 +460,7 @@ class CaseRunner:
                 invocation, ending, started_at=started_at, state=fitness.state
             )
         # The wait may have taken the time.
-        if is_timed and (shortage := self.time.shortage(invocation)):
+        if is_timed and (shortage := self.time.shortage(invocation, *self._partner)):
             ending = self._skipped_for_time(shortage)
             return self._records.not_run(
                 invocation, ending, started_at=started_at, state=fitness.state
