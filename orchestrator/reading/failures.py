@@ -280,9 +280,9 @@ class SystemLog:
                 crash = Crash(code="aborted", reason="native crash", pid=int(match[1]))
                 self._add(crash)
             crash.process, crash.logger_pid = match[2], pid
-        elif crash := next(
-            (c for c in reversed(self.crashes) if c.logger_pid in {pid, None}), None
-        ):
+        elif matches := [c for c in reversed(self.crashes) if c.logger_pid in {pid, None}]:
+            # Another process may have crashed since, and its tombstone not have begun.
+            crash = next((c for c in matches if c.logger_pid == pid), matches[0])
             if match := _ABORT.match(text):
                 crash.abort_message = match[1]
             elif (match := _FRAME.search(text)) and len(crash.frames) < 5:

@@ -104,6 +104,11 @@ def test_tombstone_s_first_frames_are_kept_with_the_process() -> None:
     assert crash is not None
     assert (crash.code, crash.process) == ("aborted", "/data/local/tmp/benchmark_model")
     assert ("libOpenCL.so" in crash.frames[0], crash.abort_message) == (True, "")
+    # Another process crashes before this tombstone's end.
+    fatal = "Fatal signal 11 (SIGSEGV), code 1 (SEGV_MAPERR) in tid 8 (y), pid 8 (y)"
+    log.feed(fatal, tag="libc", pid=8, severity="F")
+    log.feed("Abort message: 'its own'", tag="DEBUG", pid=4, severity="F")
+    assert crash.abort_message == "its own"
 
 
 QNN_TEXT = (
