@@ -87,6 +87,19 @@ def test_a_sampler_ends_with_its_run_s_shell_or_without_a_sleep(shell: Shell) ->
     assert sleepless.stdout.count(b"--look") == 1
 
 
+def test_a_sampler_reads_only_zones_of_heat(shell: Shell) -> None:
+    zones = shell.folder / "thermal"
+    for number, name in enumerate(("soc", "ocp_cpu1", "soft_ocp_gpu", "cpu-0")):
+        (zones / f"thermal_zone{number}").mkdir(parents=True)
+        (zones / f"thermal_zone{number}/type").write_text(f"{name}\n")
+        (zones / f"thermal_zone{number}/temp").write_text("41000\n")
+    sampler = text("sampler").replace("/sys/class/thermal", str(zones))
+    (shell.folder / "sampler.sh").write_text(sampler)
+    lines = shell.run("sh sampler.sh 4194304").stdout.splitlines()
+    names = {line.rpartition(b":")[2] for line in lines if b"/type:" in line}
+    assert names == {b"cpu-0"}
+
+
 def test_a_run_s_end_ends_the_wait_at_once(shell: Shell) -> None:
     # The one sleep would last for longer than the test may.
     asleep = 'read -r s <waiter && read -r n <"/proc/$s/comm" && [ "$n" = sleep ]'

@@ -32,7 +32,7 @@ i=0
 for d in /sys/class/thermal/thermal_zone*; do
     read -r n <"$d/type" || continue
     case $n in
-        soc | socd) ;; # the battery's charge
+        soc | socd | *ocp_*) ;; # the battery's charge, and limits of currents
         *[cC][pP][uU]* | *[gG][pP][uU]* | *[sS][kK][iI][nN]* | *[sS][oO][cC]* | BIG | MID | LITTLE | G3D | quiet*)
             z="$z $d/type $d/temp"
             i=$((i + 1))
