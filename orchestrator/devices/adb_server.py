@@ -97,7 +97,7 @@ TAP_ALLOW: Final = next_step_of("device-unauthorized", "device still authorizing
 
 
 class AdbServer:
-    """A running adb server, started by somebody else unless it is an PrivateAdbServer.
+    """A running adb server, started by somebody else unless it is a PrivateAdbServer.
 
     All methods may be called from several threads.
     """

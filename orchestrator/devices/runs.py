@@ -154,8 +154,8 @@ class DetachedRuns(PhoneLink):
             self._check_writing(folder, action="the run's output")
             raise self._early_end_error(folder, has_begun=state.word == "gone")
         elif state.has_leftovers:
-            # Its result is complete; processes that can't be killed now are left to the folder's
-            # removal, or to the next kill_leftover_runs.
+            # Its result is complete; processes that can't be killed now are left to the next
+            # kill_leftover_runs.
             with contextlib.suppress(DeviceError):
                 self._end_run(folder, self._kill)
         else:
