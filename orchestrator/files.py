@@ -193,7 +193,7 @@ def _is_stream(path: Path) -> bool:
     return os.path.exists(path) and not os.path.isfile(path)  # noqa: PTH110, PTH113
 
 
-def _link_target(path: Path) -> Path:
+def link_target(path: Path) -> Path:
     """Return the file that a link leads to: the link stays."""
     return Path(os.path.realpath(path))
 
@@ -224,7 +224,7 @@ def write_file(
             with path.open("wb") as file:
                 _write(file, data)
         else:
-            write_whole(_link_target(path), data, is_private=False)
+            write_whole(link_target(path), data, is_private=False)
     except OSError as error:
         raise unwritable(path, error) from error
 
@@ -258,6 +258,6 @@ def check_writable(path: Path, *, makes_folder: bool = False) -> None:
     """
     check_folder(path, makes_folder=makes_folder)
     if not _is_stream(path):
-        probe = draft_path(_link_target(path))
+        probe = draft_path(link_target(path))
         write_file(probe, b"", makes_folder=makes_folder)
         probe.unlink()

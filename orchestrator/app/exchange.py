@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, cast
 
 from orchestrator.app.options import Campaigns, Paths, Texts, arg, opt
 from orchestrator.errors import UsageError
-from orchestrator.files import check_folder, draft_path, unwritable, write_file
+from orchestrator.files import check_folder, draft_path, link_target, unwritable, write_file
 from orchestrator.frozen import frozen
 from orchestrator.plugins import Exported, Exporter, find, plugins
 from orchestrator.records.campaign import Campaign, Origin
@@ -169,7 +169,7 @@ def export(settings: Settings, request: ExportRequest) -> tuple[Path, Exported]:
             + (", or replace it with --force" if is_file else ""),
         )
     # What exists stays until the new one is whole; a link stays one.
-    path = target.resolve()
+    path = link_target(target)
     draft = draft_path(path)
     try:
         with Workspace(settings, makes_store=False) as workspace:
