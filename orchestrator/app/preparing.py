@@ -9,7 +9,7 @@ import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from datetime import timedelta
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Final
 
@@ -370,7 +370,8 @@ def planned(
         cut_to_time,
         plan,
         expansion,
-        recent_of=workspace.store.recent_runs,
+        # Asked once, also where it is cut twice.
+        recent_of=cache(workspace.store.recent_runs),
         unit_of=lambda case: session_of(workspace.tools, case),
     )
     now = workspace.clock.now()

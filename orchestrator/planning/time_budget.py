@@ -56,7 +56,7 @@ def cut_to_time(
     expansion: Expansion,
     limit_s: float | None,
     *,
-    recent_of: Callable[[Sequence[SeriesKey]], Recent],
+    recent_of: Callable[[tuple[SeriesKey, ...]], Recent],
     unit_of: Callable[[Case], str],
 ) -> Expansion:
     """Return the expansion with the cases skipped that don't fit into the time, with reasons.
@@ -72,7 +72,7 @@ def cut_to_time(
         return expansion
     skips: dict[CaseKey, Skip] = {}
     for serial, queue in expansion.invocations.items():
-        recent = recent_of(list(dict.fromkeys(item.case.series_key for item in queue)))
+        recent = recent_of(tuple(dict.fromkeys(item.case.series_key for item in queue)))
         costs_s = case_costs_s(queue, recent, plan)
         cases = [
             case for case in expansion.cases if case.serial == serial and case.case_key in costs_s
