@@ -293,7 +293,7 @@ def _unchanged(command: str) -> str:
 
 @frozen
 class InvocationRequest:
-    """The input of a tool for one invocation: the case, the device's facts and the files' paths."""
+    """A case placed on a device, ready for one run: all that a program is told."""
 
     case: Case
     run_id: RunId
@@ -320,6 +320,26 @@ class InvocationRequest:
     enclosing_files: tuple[str, ...] = ()
     #: The model's file on this host.
     model_file: Path | None = None
+
+
+def unplaced(
+    case: Case, run_pass: Pass, build: Build, known_flags: frozenset[str] = frozenset()
+) -> InvocationRequest:
+    """Return the request of a case that no device has, to check its flags: with any paths, and a
+    variant that stands for all.
+    """
+    return InvocationRequest(
+        case=case,
+        run_id=RunId(""),
+        run_pass=run_pass,
+        facts=DeviceFacts(serial=case.serial, kind=DeviceKind.ANDROID, is_virtual=False),
+        build=build,
+        model_path="model.tflite",
+        program_path="",
+        timeout_s=0.0,
+        known_flags=known_flags,
+        cache_folder="/caches",
+    )
 
 
 class Tool(Protocol):

@@ -247,7 +247,7 @@ PLACES: Sequence[Place] = (
         what="what makes its runs other than plain ones",
         file="orchestrator/passes/quick.py",
         after='    about="One short run",\n',
-        text='    last_flags=lambda case, prepared: {"max_secs": "1"},\n',
+        text='    last_flags=lambda request: {"max_secs": "1"},\n',
     ),
     Place(
         change="export format",

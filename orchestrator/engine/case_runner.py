@@ -19,7 +19,6 @@ from orchestrator.engine.invocation import (
     RunRecords,
     covered,
     parity_basis,
-    run_request,
     with_basis,
 )
 from orchestrator.engine.open_work import slim
@@ -128,7 +127,7 @@ class CaseRunner:
         self._unused = None if needs_each_count else UnusedThreads(runs)
         self._is_time_reported = False
         self._reported_unused: set[CaseKey] = set()
-        self._placer = Placer(device, context)
+        self._placer = Placer(device, facts, context)
         self._records = RunRecords(facts, context.campaign, context.tools, context.clock)
         #: The number of invocations that were handled, and of all.
         self._position = 0
@@ -439,12 +438,9 @@ class CaseRunner:
         self._check_cancelled()
         if isinstance(basis, Ending):
             return self._records.not_run(invocation, basis, started_at=started_at)
-        placed = replace(
-            self._placer.place(case),
-            cache_folder=f"{self._device.work_folder}/start-caches/{case.case_key}",
+        request = self._placer.request(
+            replace(invocation, case=case), basis.inputs if basis is not None else ()
         )
-        if basis is not None:
-            placed = replace(placed, inputs=self._placer.place_inputs(basis.inputs))
         # Without a rest only the device state is read.
         limits = self._context.campaign.terms.limits if at_rest else _NO_LIMITS
         # The reference check needs the whole wait: a phone still hot would be set aside.
@@ -466,7 +462,6 @@ class CaseRunner:
                 invocation, ending, started_at=started_at, state=fitness.state
             )
         before = fitness.state or self._device.state()
-        request = run_request(replace(invocation, case=case), placed, self._context, self._facts)
         self._context.observer.on_event(
             Measuring(invocation=invocation, side=self._side_name(invocation.case.case_key))
         )

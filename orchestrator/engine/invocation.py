@@ -86,27 +86,19 @@ class Context:
     unfit_pause_s: float = 300.0
 
 
-@frozen
-class Placed:
-    """The paths of a case's files on a device."""
-
-    model_path: str
-    #: Empty for an app.
-    program_path: str
-    #: Name -> path of each of the case's files.
-    file_paths: Mapping[str, str]
-    inputs: tuple[PlacedInput, ...] = ()
-    #: The folder for the caches of a pass that starts the case repeatedly.
-    cache_folder: str = ""
+#: The path of a model, that of a program (empty for an app), and name -> path of further files.
+_Paths = tuple[str, str, Mapping[str, str]]
 
 
 class Placer:
-    """Places the files of cases on one device."""
+    """Places the files of cases on one device, and makes the requests for their runs."""
 
-    def __init__(self, device: Device, context: Context) -> None:
+    def __init__(self, device: Device, facts: DeviceFacts, context: Context) -> None:
         self._device = device
+        self._facts = facts
         self._context = context
-        self._placed: dict[tuple[object, ...], Placed] = {}
+        #: By the contents of model, program and further files.
+        self._paths: dict[tuple[object, ...], _Paths] = {}
         self._sent_bytes = 0
         #: Names of files that were reported.
         self._reported: set[str] = set()
@@ -119,21 +111,47 @@ class Placer:
         before = self._sent_bytes
         self.forget()
         try:
-            self.place(case)
+            self._place(case)
         except (DeviceError, UsageError):
             return False
         return self._sent_bytes > before
 
     def forget(self) -> None:
         """Check all files again: the connection was lost, or the device rebooted."""
-        self._placed.clear()
+        self._paths.clear()
 
-    def place(self, case: Case) -> Placed:
-        """Make sure that a case's files are on the device; raises DeviceError kinds."""
+    def request(
+        self, invocation: Invocation, inputs: Sequence[ParityInput] = ()
+    ) -> InvocationRequest:
+        """Make sure that a case's files are on the device; return the request for one run by the
+        campaign's terms, with a run id of its own.
+
+        Raises DeviceError kinds.
+        """
+        case, run_pass = invocation.case, invocation.run_pass
+        context, terms = self._context, self._context.campaign.terms
+        model_path, program_path, file_paths = self._place(case)
+        return InvocationRequest(
+            case=case,
+            run_id=RunId(uuid.uuid4().hex),
+            run_pass=run_pass,
+            facts=self._facts,
+            build=context.builds[case.build_sha256],
+            model_path=model_path,
+            program_path=program_path,
+            file_paths=file_paths,
+            timeout_s=terms.timeout + 2 * case.max_secs,
+            known_flags=context.known_flags[case.build_sha256],
+            variant=pass_of(run_pass).variant(invocation.number, terms),
+            cache_folder=f"{self._device.work_folder}/start-caches/{case.case_key}",
+            inputs=self._place_inputs(inputs),
+            model_file=context.models[case.model_sha256].path,
+        )
+
+    def _place(self, case: Case) -> _Paths:
         key = (case.model_sha256, case.build_sha256, case.files)
-        cached = self._placed.get(key)
-        if cached is not None:
-            return cached
+        if key in self._paths:
+            return self._paths[key]
         model = self._context.models[case.model_sha256]
         build = self._context.builds[case.build_sha256]
         # Files that must lie together are identified by all of their contents.
@@ -141,34 +159,30 @@ class Placer:
         host_paths = self._context.campaign.terms.files
         # First: an iPhone's files lie in the app's folder.
         program_path = self._place_program(case.tool, build, set_sha256)
-        placed = Placed(
-            model_path=self._place_file(
-                HostFile(
-                    source=_source(model),
-                    kind="models",
-                    sha256=model.sha256,
-                    name=model.name + model_ending(model.path),
-                )
-            ),
-            program_path=program_path,
-            file_paths={
-                name: self._place_file(
-                    HostFile(
-                        source=Path(host_paths[sha256]),
-                        kind="programs",
-                        sha256=sha256,
-                        name=name,
-                        set_sha256=set_sha256,
-                    )
-                )
-                for name, sha256 in case.files
-            },
+        model_path = self._place_file(
+            HostFile(
+                source=_source(model),
+                kind="models",
+                sha256=model.sha256,
+                name=model.name + model_ending(model.path),
+            )
         )
-        self._placed[key] = placed
-        return placed
+        file_paths = {
+            name: self._place_file(
+                HostFile(
+                    source=Path(host_paths[sha256]),
+                    kind="programs",
+                    sha256=sha256,
+                    name=name,
+                    set_sha256=set_sha256,
+                )
+            )
+            for name, sha256 in case.files
+        }
+        self._paths[key] = (model_path, program_path, file_paths)
+        return self._paths[key]
 
-    def place_inputs(self, inputs: Sequence[ParityInput]) -> tuple[PlacedInput, ...]:
-        """Make sure that a model's inputs are on the device; raises DeviceError kinds."""
+    def _place_inputs(self, inputs: Sequence[ParityInput]) -> tuple[PlacedInput, ...]:
         return tuple(
             PlacedInput(
                 name=item.name,
@@ -211,8 +225,8 @@ class Placer:
                 if other.package == build.package
             }
             replaced = same_package - {build.sha256}
-            for key in [key for key in self._placed if key[1] in replaced]:
-                del self._placed[key]
+            for key in [key for key in self._paths if key[1] in replaced]:
+                del self._paths[key]
             return ""
         return self._place_file(
             HostFile(
@@ -251,29 +265,6 @@ class Placer:
 def _source(item: Model | Build) -> Path:
     assert item.path is not None, f"{item.name} is known from the store only"
     return item.path
-
-
-def run_request(
-    invocation: Invocation, placed: Placed, context: Context, facts: DeviceFacts
-) -> InvocationRequest:
-    """Return the request for one run by a campaign's terms; each has its own run id."""
-    case, run_pass, terms = invocation.case, invocation.run_pass, context.campaign.terms
-    return InvocationRequest(
-        case=case,
-        run_id=RunId(uuid.uuid4().hex),
-        run_pass=run_pass,
-        facts=facts,
-        build=context.builds[case.build_sha256],
-        model_path=placed.model_path,
-        program_path=placed.program_path,
-        file_paths=placed.file_paths,
-        timeout_s=terms.timeout + 2 * case.max_secs,
-        known_flags=context.known_flags[case.build_sha256],
-        variant=pass_of(run_pass).variant(invocation.number, terms),
-        cache_folder=placed.cache_folder,
-        inputs=placed.inputs,
-        model_file=context.models[case.model_sha256].path,
-    )
 
 
 def covered(tool: Tool, invocation: Invocation, queue: Sequence[Invocation]) -> list[Invocation]:

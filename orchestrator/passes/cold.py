@@ -21,7 +21,6 @@ from orchestrator.passes.specification import (
     INFO_FLAGS,
     OVERHEAD_S,
     PassSpec,
-    Prepared,
     rounds,
 )
 from orchestrator.ports import Device, InvocationRequest, Tool
@@ -69,14 +68,14 @@ def _numbers(plan: Plan, case: Case, program: Program) -> tuple[int, ...]:
     )
 
 
-def _start_flags(case: Case, prepared: Prepared) -> Mapping[str, str]:
+def _start_flags(request: InvocationRequest) -> Mapping[str, str]:
     """Return the flags of a start: one inference, with the warmup that programs require."""
     flags = {"num_runs": "1", "min_secs": "0", "warmup_runs": "1", "warmup_min_secs": "0"}
-    cached = DELEGATES[case.delegate].cache_flags
-    if prepared.variant == StartStage.PROCESS_COLD or cached is None:
+    cached = DELEGATES[request.case.delegate].cache_flags
+    if request.variant == StartStage.PROCESS_COLD or cached is None:
         return flags
     # Delegates share the folder: the token names the model.
-    return {**flags, **cached(prepared.cache_folder, case.model_sha256[:16])}
+    return {**flags, **cached(request.cache_folder, request.case.model_sha256[:16])}
 
 
 def run_start(

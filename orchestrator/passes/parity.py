@@ -18,8 +18,8 @@ from orchestrator.passes.specification import (
     INFO_FILES,
     INFO_FLAGS,
     PassSpec,
-    Prepared,
 )
+from orchestrator.ports import InvocationRequest
 from orchestrator.programs import program
 from orchestrator.records.case import Case, Pass
 from orchestrator.records.run import RawOutput, RunRecord, ToolReport
@@ -377,9 +377,9 @@ def can_be_checked(case: Case) -> bool:
     )
 
 
-def _input_flags(case: Case, prepared: Prepared) -> Mapping[str, str]:
+def _input_flags(request: InvocationRequest) -> Mapping[str, str]:
     """Return the flags that give a model its inputs, with as few inferences as possible."""
-    inputs = prepared.inputs
+    inputs = request.inputs
     return {
         "num_runs": "1",
         "min_secs": "0",

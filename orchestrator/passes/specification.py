@@ -18,7 +18,7 @@ from orchestrator.records.case import Case, Pass
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.plan import Plan, PlanTerms
 from orchestrator.records.run import RawOutput, RunRecord, ToolReport
-from orchestrator.records.verdict import Finding, PlacedInput
+from orchestrator.records.verdict import Finding
 
 if TYPE_CHECKING:
     from orchestrator.tables.passes import PassTable
@@ -169,22 +169,6 @@ class Figure:
 
 
 @frozen
-class Prepared:
-    """The paths and inputs that were prepared on a device for one invocation."""
-
-    model_path: str = "model.tflite"
-    #: The folder for the program's files.
-    folder: str = "/"
-    #: The variant for the invocation's number; empty stands for any.
-    variant: str = ""
-    cache_folder: str = "/caches"
-    inputs: tuple[PlacedInput, ...] = ()
-
-
-NOTHING_PREPARED: Final = Prepared()
-
-
-@frozen
 class PassSpec:
     """Everything that depends on which pass it is."""
 
@@ -205,7 +189,7 @@ class PassSpec:
     #: Returns the case as it is run, such as with fewer inferences; the plan's case is stored.
     as_run: Callable[[Case], Case] = lambda case: case
     #: Flags of benchmark_model that depend on the invocation, after all others.
-    last_flags: Callable[[Case, Prepared], Mapping[str, str]] = lambda case, prepared: {}
+    last_flags: Callable[[InvocationRequest], Mapping[str, str]] = lambda request: {}
     #: Flags that a plan can't set in it.
     withheld_flags: frozenset[str] = frozenset()
     #: Whether one process may measure several cases.

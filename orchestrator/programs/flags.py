@@ -19,9 +19,9 @@ from typing import Final
 
 from orchestrator.delegates import DELEGATES, FlagFamily, flags_of
 from orchestrator.files import write_whole
-from orchestrator.passes import pass_of
+from orchestrator.ports import InvocationRequest, unplaced
 from orchestrator.programs import program
-from orchestrator.programs.running import case_flags
+from orchestrator.programs.running import benchmark_flags
 from orchestrator.records.build_spec import FlagFault, FlagSchema, FlagSpec
 from orchestrator.records.case import Build, Case, Pass
 
@@ -223,7 +223,8 @@ class FlagBook:
             # Only the plan's flags, and not whether they lack others: the program may set these.
             faults = check_flags(dict(case.flags), schema)
             return tuple(fault for fault in faults if fault.code != "ineffective-flag")
-        return case_faults(case, run_pass, schema)
+        known_flags = frozenset(schema.flags) if schema.is_learned else frozenset[str]()
+        return case_faults(unplaced(case, run_pass, build, known_flags), schema)
 
     def _stored_schema(self, build: Build) -> FlagSchema | None:
         try:
@@ -235,12 +236,11 @@ class FlagBook:
         return self._folder / f"{build.sha256}.txt"
 
 
-def case_faults(case: Case, run_pass: Pass, schema: FlagSchema) -> tuple[FlagFault, ...]:
+def case_faults(request: InvocationRequest, schema: FlagSchema) -> tuple[FlagFault, ...]:
     """Return the faults of all flags of one pass over a case: the plan's, the delegate's and
     benchfarm's own.
     """
-    known_flags = frozenset(schema.flags) if schema.is_learned else frozenset[str]()
-    flags = case_flags(case, pass_of(run_pass), known_flags)
+    case, flags = request.case, benchmark_flags(request, folder="/")
     plan_flags = dict(case.flags)
     faults = []
     for fault in check_flags(flags, schema):
@@ -248,7 +248,7 @@ def case_faults(case: Case, run_pass: Pass, schema: FlagSchema) -> tuple[FlagFau
             faults.append(fault)
             continue
         code = "needed-flag"
-        message = f"the pass '{run_pass}' needs --{fault.flag}, which this binary doesn't have; use a newer build"
+        message = f"the pass '{request.run_pass}' needs --{fault.flag}, which this binary doesn't have; use a newer build"
         if fault.flag in flags_of(case.delegate, FlagFamily.BENCHMARK_MODEL):
             code = "delegate-flag"
             message = (

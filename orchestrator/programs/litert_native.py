@@ -15,7 +15,6 @@ from typing import Final
 from orchestrator.delegates import DELEGATES, FlagFamily
 from orchestrator.errors import UsageError
 from orchestrator.passes import pass_of
-from orchestrator.passes.specification import Prepared
 from orchestrator.ports import InvocationRequest
 from orchestrator.programs import Program
 from orchestrator.programs.flags import check_flags, documented_flags
@@ -56,12 +55,10 @@ def litert_flags(request: InvocationRequest, *, folder: str) -> dict[str, str]:
         UsageError: the program has no such delegate or flag, or a vendor's flag is misspelt or has
             a wrong value.
     """
-    case = request.case
-    prepared = Prepared(model_path=request.model_path, folder=folder)
-    pass_spec = pass_of(request.run_pass)
-    flags = {**program_flags(case, pass_spec, FlagFamily.LITERT, prepared), **_npu_folders(request)}
-    for name, value in plan_flags(case, _ACCELERATOR_FLAGS).items():
-        if name not in pass_spec.withheld_flags:
+    withheld_flags = pass_of(request.run_pass).withheld_flags
+    flags = {**program_flags(request, FlagFamily.LITERT, folder), **_npu_folders(request)}
+    for name, value in plan_flags(request.case, _ACCELERATOR_FLAGS).items():
+        if name not in withheld_flags:
             flags[name] = placed_value(value, request)
     faults = check_flags(flags, documented_flags(FlagFamily.LITERT))
     if faults:

@@ -32,12 +32,10 @@ from orchestrator.errors import DeviceError, UsageError
 from orchestrator.files import sha256_of
 from orchestrator.passes import pass_of
 from orchestrator.passes.specification import (
-    NOTHING_PREPARED,
     OMITTABLE_FLAGS,
     PROFILE_FILE,
     RUNTIME_INFO_FILE,
     PassSpec,
-    Prepared,
 )
 from orchestrator.ports import Device, InvocationRequest
 from orchestrator.programs import Program
@@ -231,18 +229,23 @@ RESULT_FILE: Final = "result.pb"
 def benchmark_flags(request: InvocationRequest, *, folder: str) -> dict[str, str]:
     """Return the flags of one invocation, delegates in the order in which they are applied.
 
-    The program writes its result files to ``folder``. Raises UsageError for a delegate that this
-    family of programs doesn't have, and for a flag that a plan can't set.
+    The program writes its result files to ``folder``. If the flags of the build are known,
+    OMITTABLE_FLAGS that it lacks are left out, and so is ``use_xnnpack=false`` for a build without
+    XNNPACK. Raises UsageError for a delegate that this family of programs doesn't have, and for a
+    flag that a plan can't set.
     """
     pass_spec = pass_of(request.run_pass)
-    prepared = Prepared(
-        model_path=request.model_path,
-        folder=folder,
-        variant=request.variant,
-        cache_folder=request.cache_folder,
-        inputs=request.inputs,
-    )
-    flags = case_flags(request.case, pass_spec, request.known_flags, prepared)
+    flags = program_flags(request, FlagFamily.BENCHMARK_MODEL, folder)
+    if request.known_flags:
+        flags = {
+            name: value
+            for name, value in flags.items()
+            if name in request.known_flags
+            or not (name in OMITTABLE_FLAGS or (name, value) == ("use_xnnpack", "false"))
+        }
+    flags |= plan_flags(request.case)
+    flags = {name: value for name, value in flags.items() if name not in pass_spec.withheld_flags}
+    flags |= pass_spec.last_flags(request)
     skels = hexagon_folder(request)
     if skels:
         flags.setdefault("hexagon_lib_path", skels)
@@ -267,47 +270,23 @@ def pass_flags(pass_spec: PassSpec, family: FlagFamily, folder: str) -> dict[str
     return {**pass_spec.flags.get(family, {}), **files}
 
 
-def program_flags(
-    case: Case, pass_spec: PassSpec, family: FlagFamily, prepared: Prepared
-) -> dict[str, str]:
-    """Return the flags of a case, its delegate and its pass for programs of a family.
+def program_flags(request: InvocationRequest, family: FlagFamily, folder: str) -> dict[str, str]:
+    """Return the flags of a case, its delegate and its pass for programs of a family, which write
+    their files to ``folder``.
 
     Raises UsageError for a delegate that these programs don't have.
     """
+    case = request.case
     delegate_flags = DELEGATES[case.delegate].flags.get(family)
     if delegate_flags is None:
         delegates = ", ".join(sorted(delegates_of(family, DeviceKind.ANDROID)))
         raise UsageError(f"{case.tool} has no delegate {case.delegate}: it has {delegates}")
     return {
-        **measuring_flags(case, prepared.model_path),
+        **measuring_flags(case, request.model_path),
         **delegate_flags,
-        "result_file_path": f"{prepared.folder}/{RESULT_FILE}",
-        **pass_flags(pass_spec, family, prepared.folder),
+        "result_file_path": f"{folder}/{RESULT_FILE}",
+        **pass_flags(pass_of(request.run_pass), family, folder),
     }
-
-
-def case_flags(
-    case: Case,
-    pass_spec: PassSpec,
-    known_flags: frozenset[str] = frozenset(),
-    prepared: Prepared = NOTHING_PREPARED,
-) -> dict[str, str]:
-    """Return the flags of one pass over a case, see :func:`benchmark_flags`.
-
-    ``known_flags`` are the build's flags, if known: OMITTABLE_FLAGS that it lacks are left out, and
-    so is ``use_xnnpack=false`` for a build without XNNPACK.
-    """
-    flags = program_flags(case, pass_spec, FlagFamily.BENCHMARK_MODEL, prepared)
-    if known_flags:
-        flags = {
-            name: value
-            for name, value in flags.items()
-            if name in known_flags
-            or not (name in OMITTABLE_FLAGS or (name, value) == ("use_xnnpack", "false"))
-        }
-    flags |= plan_flags(case)
-    flags = {name: value for name, value in flags.items() if name not in pass_spec.withheld_flags}
-    return {**flags, **pass_spec.last_flags(case, prepared)}
 
 
 def measuring_flags(case: Case, model_path: str) -> dict[str, str]:

@@ -13,7 +13,7 @@ from orchestrator.records.case import Pass
     "own",
     [
         {"as_run": lambda case: replace(case, num_runs=1)},
-        {"last_flags": lambda case, prepared: {"use_caching": "true"}},
+        {"last_flags": lambda request: {"use_caching": "true"}},
     ],
 )
 def test_a_pass_runs_a_program_in_a_way_of_its_own(own: dict[str, Any]) -> None:

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from orchestrator.delegates import DELEGATES, FlagFamily
-from orchestrator.passes import pass_of
+from orchestrator.ports import unplaced
 from orchestrator.programs.flags import (
     FlagBook,
     documented_flags,
 )
-from orchestrator.programs.running import case_flags
+from orchestrator.programs.running import benchmark_flags
 from orchestrator.records.build_spec import FlagFault
 from orchestrator.records.case import Build, BuildSha, DelegateName, Pass, ToolName
 from tests.samples import sample_lab
@@ -100,7 +100,8 @@ def test_an_old_binary_runs_without_the_flags_that_only_gather_more(book: FlagBo
     assert book.learn(BUILD, old_help())
     assert faults(book, delegate="cpu") == []
     known = book.names(BUILD)
-    passed = case_flags(replace(CASE, delegate=DelegateName.CPU), pass_of(Pass.TIMING), known)
+    case = replace(CASE, delegate=DelegateName.CPU)
+    passed = benchmark_flags(unplaced(case, Pass.TIMING, BUILD, known), folder="/")
     assert set(passed) <= known
     assert "num_threads" in passed
 
