@@ -103,8 +103,7 @@ WAIT = """
         self._check_cancelled()
 """
 TIME = """
-    if terms.rest:
-        return terms.rest + least_duration_s(invocation, replace(terms, rest=0.0))
+    least_s += terms.rest
 """
 FINDING = """
     FindingCode("unlucky", INFO, "there were 13 inferences", "Measure again.", "exactly 13"),"""
@@ -202,8 +201,8 @@ PLACES: Sequence[Place] = (
     Place(
         change="plan key",
         what="the time that it takes",
-        file="orchestrator/planning/expansion.py",
-        after='for one that stands for several runs, of all."""\n',
+        file="orchestrator/planning/time_budget.py",
+        after="    least_s = pass_of(invocation.run_pass).least_s(invocation.case, terms)\n",
         text=TIME,
     ),
     Place(

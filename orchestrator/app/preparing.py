@@ -27,12 +27,13 @@ from orchestrator.planning.expansion import (
     Expansion,
     HostFiles,
     Stock,
+    cut_to_time,
     expand,
     reference_case,
     with_output_checks,
 )
 from orchestrator.planning.selection import NO_BUILD, is_unavailable_for_auto, tools_for
-from orchestrator.planning.time_budget import cut_to_time, usable_s
+from orchestrator.planning.time_budget import usable_s
 from orchestrator.ports import Device, session_of
 from orchestrator.programs import program, programs
 from orchestrator.records.build_spec import BuildSpec

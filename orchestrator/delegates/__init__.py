@@ -5,14 +5,14 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from importlib import import_module
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
 from orchestrator.frozen import frozen
 from orchestrator.plugins import every
-from orchestrator.records.case import Build, Companion, DelegateName, Skip
+from orchestrator.records.case import Build, Case, CaseKey, Companion, DelegateName, Skip
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.run import OPENGL, DelegateEvidence
 
@@ -215,3 +215,13 @@ def needed_companions(
 
     needed = (item for item in build.companions if is_needed(item.name))
     return tuple(sorted(needed, key=lambda companion: companion.name))
+
+
+def shared_case(case: Case) -> CaseKey | None:
+    """Return the key that a case shares with its other thread counts.
+
+    None where the thread count always matters.
+    """
+    if DELEGATES[case.delegate].uses_threads:
+        return None
+    return replace(case, threads=0).case_key

@@ -10,8 +10,17 @@ from datetime import datetime
 from typing import Final
 
 from orchestrator.analysis.outcome import Ending, skipped
-from orchestrator.analysis.rounds import is_hopeless
 from orchestrator.clock import Deadline
+from orchestrator.engine.decisions import (
+    READY_S,
+    TRIES_MAX,
+    UNFIT_MAX,
+    Experience,
+    RunStep,
+    Situation,
+    ending_without_run,
+    response_to,
+)
 from orchestrator.engine.events import DeviceNote, InvocationStarted, Measuring, RunStored
 from orchestrator.engine.invocation import (
     Context,
@@ -24,75 +33,31 @@ from orchestrator.engine.invocation import (
 from orchestrator.engine.open_work import slim
 from orchestrator.errors import (
     BenchfarmError,
-    DeviceBusyError,
     DeviceChangedError,
     DeviceError,
     DeviceTimeoutError,
     DeviceUnfitError,
-    DeviceUnusableError,
-    HostStorageError,
     InterruptedByUserError,
     LinkLostError,
-    StoreError,
-    may_return,
 )
 from orchestrator.passes import is_reference_run, pass_of
-from orchestrator.planning.expansion import UnusedThreads
-from orchestrator.planning.time_budget import RemainingTime
-from orchestrator.ports import Device, Fitness
+from orchestrator.ports import Device, Fitness, ParityBasis
 from orchestrator.records.campaign import Invocation
-from orchestrator.records.case import FIGURE_PASS, CaseKey, Pass, RunKey
+from orchestrator.records.case import FIGURE_PASS, CaseKey, RunKey
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
-from orchestrator.records.plan import FitLimits, PlanTerms
+from orchestrator.records.plan import FitLimits
 from orchestrator.records.run import (
-    FAILED_BEFORE,
     OUT_OF_TIME,
     THREADS_UNUSED,
     Outcome,
     RawOutput,
     RunRecord,
 )
-from orchestrator.units import format_duration
 
-#: A case and what of a pass it runs: beside one load it may fail, and not beside others.
-_Key = tuple[CaseKey, Pass, str]
-
-
-class CaseFailures:
-    """The endings of one device's cases in this process; a resume tries failed cases again."""
-
-    def __init__(self, terms: PlanTerms) -> None:
-        self._terms = terms
-        self._endings: dict[_Key, list[tuple[Outcome, str]]] = {}
-        self._hopeless: dict[_Key, tuple[str, str]] = {}
-
-    def _key(self, key: RunKey) -> _Key:
-        case_key, run_pass, number = key
-        return case_key, run_pass, pass_of(run_pass).variant(number, self._terms)
-
-    def ending(self, key: RunKey) -> tuple[str, str] | None:
-        """Return the code and reason of a case that is abandoned, or None."""
-        return self._hopeless.get(self._key(key))
-
-    def learn(self, run: RunRecord) -> None:
-        """Take note of how a run ended; abandon a case that keeps failing."""
-        key = self._key(run.key)
-        endings = self._endings.setdefault(key, [])
-        endings.append((run.outcome, run.reason_code))
-        if is_hopeless(endings):
-            self._hopeless[key] = (run.reason_code, run.reason)
-
-
-#: How often one invocation is tried when the connection to the device fails.
-ATTEMPTS: Final = 3
 #: A device state is read again when it is older.
 RECENT_S: Final = 1.0
-#: How long a device may take to return after a lost connection or a reboot.
-READY_S: Final = 120.0
 #: Between these steps it is checked whether the campaign was cancelled.
 _READY_STEP_S: Final = 30.0
-#: After this many failed waits in a row, a device is paused.
-UNFIT_MAX: Final = 2
 #: Any state is fit.
 _NO_LIMITS: Final = FitLimits(
     battery_min=0, battery_heat_max=math.inf, thermal_status_max=6, wait=0.0
@@ -108,25 +73,18 @@ class CaseRunner:
         facts: DeviceFacts,
         context: Context,
         runs: list[RunRecord],
-        failures: CaseFailures,
-        time: RemainingTime,
+        experience: Experience,
     ) -> None:
         """``runs`` are the device's runs of this campaign, to which new ones are added;
-        ``failures`` are the endings of its cases so far.
+        ``experience`` has learned them.
         """
         self._device = device
         self._facts = facts
         self._context = context
         self._runs = runs
-        self._failures = failures
-        terms = context.campaign.terms
-        #: The device's remaining time in the campaign.
-        self.time = time
-        # A comparison or search of thread counts needs each of them.
-        needs_each_count = terms.every_thread_count or terms.pairing is not None
-        self._unused = None if needs_each_count else UnusedThreads(runs)
-        self._is_time_reported = False
-        self._reported_unused: set[CaseKey] = set()
+        self._experience = experience
+        #: Texts about skipped invocations that were reported, each once.
+        self._reported: set[object] = set()
         self._placer = Placer(device, facts, context)
         self._records = RunRecords(facts, context.campaign, context.tools, context.clock)
         #: The number of invocations that were handled, and of all.
@@ -141,7 +99,7 @@ class CaseRunner:
         #: The raw output of the last process.
         self._last_raw: RawOutput | None = None
         #: The other side's invocation of the pair that begins; none in the middle of a pair.
-        self._partner: list[Invocation] = []
+        self._partner: Sequence[Invocation] = ()
 
     def has_stored(self, item: Invocation) -> bool:
         """Whether an invocation needn't be run again."""
@@ -171,22 +129,20 @@ class CaseRunner:
             self._position += 1
             if invocation.key in self._covered:
                 continue
-            if self.is_needless(invocation):
-                continue
             remaining = self._queued_comparison(invocation, queue)
             # Half a pair has no use.
-            self._partner = [item for item in remaining if item.number == invocation.number]
-            if shortage := self.time.shortage(invocation, *self._partner):
+            partner = [item for item in remaining if item.number == invocation.number]
+            run = self._skipped(invocation, partner)
+            if run is None:
+                between()
+                *others, run = self._run_invocation(invocation, invocations)
+                for other in others:
+                    self._store_run(other)
+            if run.reason_code == OUT_OF_TIME:
                 queue = deque(item for item in queue if item not in remaining)
-                self._end_comparison(invocation, remaining, shortage)
-                continue
-            between()
-            for run in self._run_invocation(invocation, invocations):
+                self._end_comparison(run, remaining)
+            else:
                 self._store_run(run)
-            if remaining and run.reason_code == OUT_OF_TIME:
-                queue = deque(item for item in queue if item not in remaining)
-                self._position += 1
-                self._end_comparison(remaining[0], remaining[1:], run.reason)
 
     def run_one(self, invocation: Invocation, *, at_rest: bool = True) -> RunRecord:
         """Run and store one invocation; without ``at_rest`` it follows the last one directly.
@@ -201,32 +157,60 @@ class CaseRunner:
         self._store_run(run)
         return run
 
-    def is_needless(self, invocation: Invocation) -> bool:
-        """Whether another thread count has an invocation's figure, because its threads are unused;
-        this is stored then.
+    def skips(self, invocation: Invocation) -> bool:
+        """Store an invocation as skipped if it isn't run now; return whether that is so.
 
         Raises StoreError.
         """
-        pass_spec = pass_of(invocation.run_pass)
-        if pass_spec.compares_outputs and self._is_only_check(invocation):
-            return False
-        reason = self._unused.reason(invocation.case) if self._unused is not None else ""
-        if not reason:
-            return False
-        if invocation.case.case_key not in self._reported_unused:
-            self._reported_unused.add(invocation.case.case_key)
-            self.note(f"{invocation.case.model_name}, {invocation.case.configuration}: {reason}")
-        self._store_run(self._records.not_run(invocation, skipped(THREADS_UNUSED, reason)))
-        return True
+        run = self._skipped(invocation)
+        if run is not None:
+            self._store_run(run)
+        return run is not None
 
-    def _is_only_check(self, invocation: Invocation) -> bool:
-        """Whether no other thread count has its outputs compared in this campaign."""
-        return not any(
-            item.run_pass is invocation.run_pass
-            and item.case.outputs_key == invocation.case.outputs_key
-            and item.key != invocation.key
-            for item in self._context.campaign.invocations
+    def _skipped(
+        self, invocation: Invocation, partner: Sequence[Invocation] = ()
+    ) -> RunRecord | None:
+        """Return the run of an invocation that isn't run now, None for one that is; ``partner`` is
+        the other side's of the pair that begins.
+        """
+        self._partner = partner
+        ending = self._ending(invocation, is_timed=True)
+        return None if ending is None else self._not_run(invocation, ending)
+
+    def _ending(
+        self,
+        invocation: Invocation,
+        *,
+        is_timed: bool,
+        misfit: Ending | None = None,
+        fitness: Fitness | None = None,
+    ) -> Ending | None:
+        """Return how an invocation ends that isn't run now; ``is_timed``: the time that is left and
+        earlier runs count, too.
+        """
+        situation = (
+            self._experience.situation(invocation, *self._partner) if is_timed else Situation()
         )
+        return ending_without_run(replace(situation, misfit=misfit, fitness=fitness))
+
+    def _not_run(
+        self,
+        invocation: Invocation,
+        ending: Ending,
+        *,
+        started_at: datetime | None = None,
+        state: DeviceState | None = None,
+    ) -> RunRecord:
+        """Report why an invocation isn't run, once for each case or for all, and return its run."""
+        case, code = invocation.case, ending.reason_code
+        key = case.case_key if code == THREADS_UNUSED else code
+        if key not in self._reported:
+            self._reported.add(key)
+            if code == THREADS_UNUSED:
+                self.note(f"{case.model_name}, {case.configuration}: {ending.reason}")
+            elif code == OUT_OF_TIME:
+                self.note(f"no time for the remaining runs: {ending.reason}", is_problem=True)
+        return self._records.not_run(invocation, ending, started_at=started_at, state=state)
 
     def _queued_comparison(
         self, invocation: Invocation, queue: Iterable[Invocation]
@@ -242,11 +226,9 @@ class CaseRunner:
             item for item in queue if item.run_pass is FIGURE_PASS and item.case.case_key in keys
         ]
 
-    def _end_comparison(
-        self, invocation: Invocation, rest: Sequence[Invocation], reason: str
-    ) -> None:
-        """Skip an invocation and the planned rest of its comparison, which would stay open if it
-        weren't stored. Which pairs would follow isn't known.
+    def _end_comparison(self, run: RunRecord, rest: Sequence[Invocation]) -> None:
+        """Store a run for which there was no time, and skip the planned rest of its comparison,
+        which would stay open if it weren't stored. Which pairs would follow isn't known.
 
         Raises StoreError.
         """
@@ -254,23 +236,10 @@ class CaseRunner:
         first = pairing.first_numbers if pairing is not None else ()
         planned = [item for item in rest if item.number in first and item.key not in self._covered]
         self._total -= len(rest) - len(planned)
-        self.leave_out(invocation, reason)
+        self._store_run(run)
         for item in planned:
             self._position += 1
-            self.leave_out(item, reason)
-
-    def leave_out(self, invocation: Invocation, reason: str) -> None:
-        """Store an invocation as skipped for lack of time: it isn't open any more.
-
-        Raises StoreError.
-        """
-        self._store_run(self._records.not_run(invocation, self._skipped_for_time(reason)))
-
-    def _skipped_for_time(self, reason: str) -> Ending:
-        if not self._is_time_reported:
-            self._is_time_reported = True
-            self.note(f"no time for the remaining runs: {reason}", is_problem=True)
-        return skipped(OUT_OF_TIME, reason)
+            self._store_run(self._records.not_run(item, skipped(OUT_OF_TIME, run.reason)))
 
     def wait_until_fit(self, limits: FitLimits, *, recent: DeviceState | None = None) -> Fitness:
         """Wait until the device is fit by these limits; ``recent`` is its state if just read.
@@ -300,9 +269,7 @@ class CaseRunner:
             )
         )
         self._runs.append(slim(run))
-        self.time.learn(run)
-        if self._unused is not None:
-            self._unused.learn(run)
+        self._experience.learn(run)
         if run.outcome is not Outcome.UNFIT:
             self._unfit_in_row = 0 if run.outcome is not Outcome.SKIPPED else self._unfit_in_row
             return
@@ -326,16 +293,9 @@ class CaseRunner:
         self, invocation: Invocation, queue: Sequence[Invocation]
     ) -> Iterator[RunRecord]:
         """Run an invocation and yield its runs: its own last, so that a resume misses no other."""
-        abandoned = self._failures.ending(invocation.key)
-        if abandoned is not None:
-            reason = f"the same case ended before with {abandoned[0]}: {abandoned[1]}"
-            run = self._records.not_run(invocation, skipped(FAILED_BEFORE, reason))
-        else:
-            self._report_started(invocation)
-            run = self._run_with_retries(invocation)
-            self._failures.learn(run)
+        self._report_started(invocation)
+        run = self._run_with_retries(invocation)
         for other in self._covered_runs(run, invocation, queue):
-            self._failures.learn(other)
             self._covered.add(other.key)
             # If benchfarm was killed, some of these runs are stored already.
             if not self.has_stored(
@@ -361,56 +321,46 @@ class CaseRunner:
             raise InterruptedByUserError
 
     def _run_with_retries(self, invocation: Invocation, *, at_rest: bool = True) -> RunRecord:
-        error: BenchfarmError | None = None
-        started_at = self._context.clock.now()
-        for attempt in range(1, ATTEMPTS + 1):
+        for attempt in range(1, TRIES_MAX + 1):
             self._check_cancelled()
-            started_at = self._context.clock.now()
+            tries, started_at = f"attempt {attempt} of {TRIES_MAX}", self._context.clock.now()
             try:
                 run = self._run_once(invocation, started_at, at_rest=at_rest)
                 has_figure = run.report is not None and run.report.inference_mean_us is not None
                 may_lack_files = run.outcome is Outcome.FAILED and not has_figure
                 # Somebody may have emptied the phone's temporary folder, or removed the app.
-                if attempt == ATTEMPTS or not (
+                if attempt == TRIES_MAX or not (
                     may_lack_files and self._placer.place_missing(run.case)
                 ):
                     return run
-                self.note(
-                    f"benchfarm's files were removed from it, and were sent again (attempt {attempt} of"
-                    f" {ATTEMPTS})",
-                    is_problem=True,
-                )
-            except (
-                StoreError,
-                HostStorageError,
-                InterruptedByUserError,
-                DeviceUnusableError,
-                DeviceBusyError,
-            ):
-                # None of them is the case's fault: it stays open.
-                raise
-            except BenchfarmError as caught:
+                text = f"benchfarm's files were removed from it, and were sent again ({tries})"
+                self.note(text, is_problem=True)
+            except BenchfarmError as error:
+                step, _ = response_to(error)
+                if step is RunStep.STAY_OPEN:
+                    raise
                 self._check_cancelled()
-                error = caught
-                if not _is_connection_lost(caught):
-                    break
-                text = str(caught).removeprefix(f"{self._facts.serial}: ")
-                self.note(f"{text} (attempt {attempt} of {ATTEMPTS})", is_problem=True)
-                # It may have been rebooted.
-                self._placer.forget()
-                self._last_state = (0.0, None)
+                ending = Ending(
+                    outcome=Outcome.FAILED if step is RunStep.STORE else Outcome.ABORTED,
+                    reason_code=error.code,
+                    reason=f"{error} ({error.hint})" if error.hint else str(error),
+                )
+                run = self._records.not_run(invocation, ending, started_at=started_at)
+                if step is RunStep.STORE:
+                    return run
+                text = str(error).removeprefix(f"{self._facts.serial}: ")
+                self.note(f"{text} ({tries})", is_problem=True)
                 # A device that doesn't return is abandoned: a resume runs its open invocations.
                 self._await_device()
-        assert error is not None
-        ending = Ending(
-            outcome=Outcome.ABORTED if _is_connection_lost(error) else Outcome.FAILED,
-            reason_code=error.code,
-            reason=f"{error} ({error.hint})" if error.hint else str(error),
-        )
-        return self._records.not_run(invocation, ending, started_at=started_at)
+        return run
 
     def _await_device(self) -> None:
-        """Wait until the device is ready; raises InterruptedByUserError and DeviceError kinds."""
+        """Wait until the device is ready; it may have been rebooted.
+
+        Raises InterruptedByUserError and DeviceError kinds.
+        """
+        self._placer.forget()
+        self._last_state = (0.0, None)
         deadline = Deadline(READY_S, self._context.clock)
         while True:
             self._check_cancelled()
@@ -436,31 +386,24 @@ class CaseRunner:
         tool = self._context.tools[case.tool]
         basis = parity_basis(invocation, self._context) if pass_spec.compares_outputs else None
         self._check_cancelled()
-        if isinstance(basis, Ending):
-            return self._records.not_run(invocation, basis, started_at=started_at)
+        # The reference check needs the whole wait: a phone still hot would be set aside.
+        is_timed = at_rest and not is_reference_run(invocation)
+        misfit = basis if isinstance(basis, Ending) else None
+        ending = self._ending(invocation, is_timed=is_timed, misfit=misfit)
+        if ending is not None:
+            return self._not_run(invocation, ending, started_at=started_at)
         request = self._placer.request(
-            replace(invocation, case=case), basis.inputs if basis is not None else ()
+            replace(invocation, case=case), basis.inputs if isinstance(basis, ParityBasis) else ()
         )
         # Without a rest only the device state is read.
         limits = self._context.campaign.terms.limits if at_rest else _NO_LIMITS
-        # The reference check needs the whole wait: a phone still hot would be set aside.
-        is_timed = at_rest and not is_reference_run(invocation)
         if is_timed:
-            limits = replace(limits, wait=min(limits.wait, self.time.remaining_s))
+            limits = replace(limits, wait=min(limits.wait, self._experience.remaining_s))
         fitness = self.wait_until_fit(limits, recent=self._recent_state())
-        if fitness.reason and at_rest:
-            reason = f"not fit after {format_duration(fitness.waited_s)}: {fitness.reason}"
-            code = fitness.code or "unfit"
-            ending = Ending(outcome=Outcome.UNFIT, reason_code=code, reason=reason)
-            return self._records.not_run(
-                invocation, ending, started_at=started_at, state=fitness.state
-            )
         # The wait may have taken the time.
-        if is_timed and (shortage := self.time.shortage(invocation, *self._partner)):
-            ending = self._skipped_for_time(shortage)
-            return self._records.not_run(
-                invocation, ending, started_at=started_at, state=fitness.state
-            )
+        ending = self._ending(invocation, is_timed=is_timed, fitness=fitness if at_rest else None)
+        if ending is not None:
+            return self._not_run(invocation, ending, started_at=started_at, state=fitness.state)
         before = fitness.state or self._device.state()
         self._context.observer.on_event(
             Measuring(invocation=invocation, side=self._side_name(invocation.case.case_key))
@@ -469,7 +412,7 @@ class CaseRunner:
             tool, self._device, request, cancelled=self._context.cancelled
         )
         self._check_cancelled()
-        if basis is not None:
+        if isinstance(basis, ParityBasis):
             raw = with_basis(raw, basis, self._facts)
         after = self._state_after(before)
         self._last_state = (self._context.clock.monotonic_s(), after)
@@ -512,8 +455,3 @@ class CaseRunner:
         self._context.observer.on_event(
             DeviceNote(serial=self._facts.serial, text=text, is_problem=is_problem)
         )
-
-
-def _is_connection_lost(error: BenchfarmError) -> bool:
-    """Whether the connection failed: the error says nothing of the case."""
-    return isinstance(error, DeviceError) and may_return(error)

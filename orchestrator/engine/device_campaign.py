@@ -10,7 +10,14 @@ from typing import Final
 
 from orchestrator.analysis.drift import ATTEMPT_NUMBERS, Attempt, attempts
 from orchestrator.clock import Deadline
-from orchestrator.engine.case_runner import CaseFailures, CaseRunner
+from orchestrator.engine.case_runner import CaseRunner
+from orchestrator.engine.decisions import (
+    LEASE_WAIT_S,
+    RETURNS_MAX,
+    DeviceStep,
+    Experience,
+    response_to,
+)
 from orchestrator.engine.events import (
     DeviceFinished,
     DeviceNote,
@@ -24,30 +31,17 @@ from orchestrator.errors import (
     DeviceBusyError,
     DeviceError,
     DeviceSetAsideError,
-    DeviceUnfitError,
-    HostStorageError,
-    InterruptedByUserError,
-    StoreError,
-    may_return,
 )
 from orchestrator.frozen import frozen
 from orchestrator.passes import goes_on, is_reference_run
-from orchestrator.planning.time_budget import RemainingTime
 from orchestrator.ports import Device, session_of
 from orchestrator.records.campaign import Invocation
 from orchestrator.records.case import Serial
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.run import Outcome, RunRecord
 
-#: After this many returns with nothing measured in between, a device is kept out.
-RETURNS_MAX: Final = 3
-#: How long to wait for a device that another command uses, maybe only for a short check.
-_LEASE_WAIT_S: Final = 5.0
 #: How often a waiting thread checks whether all was cancelled.
 _POLL_S: Final = 0.5
-
-#: Nothing could be stored of any device, or the user cancelled.
-FATAL_ERRORS: Final = (StoreError, HostStorageError, InterruptedByUserError)
 
 
 class WorkingDevices:
@@ -115,8 +109,8 @@ class DeviceCampaign:
         self._campaign = context.campaign
         self._context = context
         self._working = working or WorkingDevices()
-        #: The cases abandoned on the device; kept while it is offline.
-        self._failures = CaseFailures(self._campaign.terms)
+        #: What its runs say of those that follow; kept while it is offline.
+        self._experience: Experience | None = None
         self._reference_items = [
             item
             for item in self._campaign.invocations
@@ -125,8 +119,6 @@ class DeviceCampaign:
         #: The device's stored runs of this campaign: all decisions are made from them.
         self._runs: list[RunRecord] = []
         self._is_read = False
-        #: Runs on while the device is offline.
-        self._time: RemainingTime | None = None
 
     def run(self) -> DeviceResult:
         """Measure the open work under the device's lease; the device is always restored before its
@@ -144,17 +136,18 @@ class DeviceCampaign:
         return result if result.reason else final_result
 
     def _guarded(self, step: Callable[[], None]) -> DeviceResult:
-        """Do a step; an error ends only this device's part, unless it is of FATAL_ERRORS."""
+        """Do a step; an error ends only this device's part, unless all devices stop for it."""
         try:
             step()
-        except FATAL_ERRORS:
-            raise
-        except Exception as error:  # noqa: BLE001 - the others go on; a fault of ours is returned
+        except Exception as error:
+            # The others go on; a fault of ours is returned.
+            if response_to(error)[1] is DeviceStep.STOP_ALL:
+                raise
             return self._error_result(error)
         return DeviceResult()
 
     def _measure_under_lease(self) -> None:
-        with self._context.lease.acquire(self._serial, wait_s=_LEASE_WAIT_S):
+        with self._context.lease.acquire(self._serial, wait_s=LEASE_WAIT_S):
             try:
                 self._measure_until_done()
             finally:
@@ -167,11 +160,13 @@ class DeviceCampaign:
             # Read under the lease: no other process adds runs now.
             self._read_runs()
             try:
-                self._measure()
-            except DeviceUnfitError as error:
-                if not self._pause_unfit(error):
-                    raise
+                return self._measure()
             except DeviceError as error:
+                _, step = response_to(error)
+                if step is DeviceStep.PAUSE and self._pause_unfit(error):
+                    continue
+                if step is not DeviceStep.WAIT:
+                    raise
                 done = done_count(self._campaign, self._runs, self._serial)
                 failed_returns = failed_returns + 1 if done == done_before else 0
                 done_before = done
@@ -180,10 +175,8 @@ class DeviceCampaign:
                         f"it was lost {failed_returns + 1} times with nothing measured in between: {error}"
                     )
                     raise
-                if not may_return(error) or not self._wait_for_return(error):
+                if not self._wait_for_return(error):
                     raise
-            else:
-                return
 
     def _read_runs(self) -> None:
         """Read the device's stored runs."""
@@ -202,13 +195,12 @@ class DeviceCampaign:
         if not work.invocations:
             return
         context = self._context
-        if self._time is None:
-            self._time = RemainingTime(
-                self._campaign, self._runs, context.clock, self._serial, context.store.recent_runs
+        if self._experience is None:
+            self._experience = Experience(
+                self._campaign, self._serial, self._runs, context.clock, context.store.recent_runs
             )
-        runner = CaseRunner(
-            self._device, self._facts, context, self._runs, self._failures, self._time
-        )
+        experience = self._experience
+        runner = CaseRunner(self._device, self._facts, context, self._runs, experience)
         check = (
             ReferenceCheck(
                 self._device, self._context, runner, self._runs, self._reference_items[0]
@@ -218,10 +210,10 @@ class DeviceCampaign:
         )
 
         def between() -> None:
-            if check is not None and not runner.time.is_over:
+            if check is not None and experience.remaining_s:
                 check.between()
 
-        if check is not None and not runner.time.is_over:
+        if check is not None and experience.remaining_s:
             check.begin()
         # Until nothing is open: an unfit invocation is tried again.
         while (work := self._open_work()).planned or work.added:
@@ -229,14 +221,12 @@ class DeviceCampaign:
                 self._report_added(work.added)
             runner.run_all(work.planned or work.added, between=between)
         for marker in work.sustained:
-            if shortage := runner.time.shortage(marker):
-                runner.leave_out(next_sustained(marker, self._runs), shortage)
-            elif not runner.is_needless(next_sustained(marker, self._runs)):
+            if not runner.skips(next_sustained(marker, self._runs)):
                 between()
                 run_sustained(
                     runner, marker, self._runs, sustained_s=self._campaign.terms.sustained
                 )
-        if check is not None and (not runner.time.is_over or self._open_work().reference_check):
+        if check is not None and (experience.remaining_s or self._open_work().reference_check):
             check.end()
 
     def _open_work(self) -> OpenWork:
@@ -275,7 +265,7 @@ class DeviceCampaign:
             self._note("is back", is_away=False)
         return is_back
 
-    def _pause_unfit(self, error: DeviceUnfitError) -> bool:
+    def _pause_unfit(self, error: DeviceError) -> bool:
         """Restore the unfit device and pause it for a while; return False when no other works."""
         self._working.remove(self._serial)
         if not self._working.wait_while_working(0.0, self._context.cancelled):

@@ -5,13 +5,12 @@ invocations.
 from __future__ import annotations
 
 import itertools
-import math
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
 
-from orchestrator.delegates import DELEGATES, needed_companions
+from orchestrator.delegates import DELEGATES, needed_companions, shared_case
 from orchestrator.frozen import frozen
 from orchestrator.passes import pass_of
 from orchestrator.passes.parity import can_be_checked
@@ -28,6 +27,7 @@ from orchestrator.planning.selection import (
     threads_skip,
     tools_for,
 )
+from orchestrator.planning.time_budget import Recent, bounds_s, case_costs_s, over_budget
 from orchestrator.programs import program
 from orchestrator.records.campaign import Invocation
 from orchestrator.records.case import (
@@ -41,25 +41,15 @@ from orchestrator.records.case import (
     DelegateName,
     Model,
     Serial,
+    SeriesKey,
     Skip,
     SkippedCase,
     ToolName,
     grouped,
 )
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceProfile
-from orchestrator.records.plan import Order, Plan, PlanTerms
-from orchestrator.records.run import DelegateTruth, Outcome, RunRecord
-from orchestrator.units import counted
-
-
-def shared_case(case: Case) -> CaseKey | None:
-    """Return the key that a case shares with its other thread counts.
-
-    None where the thread count always matters.
-    """
-    if DELEGATES[case.delegate].uses_threads:
-        return None
-    return replace(case, threads=0).case_key
+from orchestrator.records.plan import Order, Plan
+from orchestrator.records.run import OUT_OF_TIME
 
 
 def keep_shared_order(cases: Sequence[Case], order: Iterable[Case]) -> list[Case]:
@@ -73,62 +63,6 @@ def keep_shared_order(cases: Sequence[Case], order: Iterable[Case]) -> list[Case
         key = shared_case(case)
         ordered.append(case if key is None else waiting[key].pop(0))
     return ordered
-
-
-class UnusedThreads:
-    """Cases that a device needn't measure: their delegate ran all operators with another thread
-    count.
-    """
-
-    def __init__(self, runs: Iterable[RunRecord] = ()) -> None:
-        self._measured: dict[CaseKey, Case] = {}
-        for run in runs:
-            self.learn(run)
-
-    def learn(self, run: RunRecord) -> None:
-        """Take note of a run; called in the order in which runs were stored."""
-        if run.outcome is not Outcome.COMPLETED or run.report is None:
-            return
-        if (
-            run.report.delegate.truth is DelegateTruth.FULL
-            and (key := shared_case(run.case)) is not None
-        ):
-            self._measured.setdefault(key, run.case)
-
-    def reason(self, case: Case) -> str:
-        """Return why a case needn't be measured; empty when it must be."""
-        key = shared_case(case)
-        measured = self._measured.get(key) if key is not None else None
-        if measured is None or measured.threads == case.threads:
-            return ""
-        count = counted(measured.threads, "thread")
-        return f"threads unused: all operators ran on the {case.delegate.value}; the figure is that of {count}"
-
-
-def bounds_s(plan: Plan, queue: Sequence[Invocation]) -> tuple[float, float]:
-    """Return the least seconds of a device's queue: with nothing added, and with everything added.
-
-    Thread counts that a delegate may leave unused count once when nothing is added.
-    """
-    counted_keys: dict[CaseKey, CaseKey] = {}
-    minimum_s = maximum_s = 0.0
-    for item in queue:
-        duration_s = least_duration_s(item, plan)
-        key = None if plan.matrix.every_thread_count else shared_case(item.case)
-        if key is None or counted_keys.setdefault(key, item.case.case_key) == item.case.case_key:
-            minimum_s += duration_s
-        maximum_s += duration_s
-    if plan.stopping is None:
-        return minimum_s, maximum_s
-    extra_rounds = plan.stopping.most - plan.invocations.first
-    first = (item for item in queue if item.run_pass is FIGURE_PASS and item.number == 0)
-    added = sum(extra_rounds * least_duration_s(item, plan) for item in first)
-    return minimum_s, max(minimum_s, min(maximum_s + added, plan.budget or math.inf))
-
-
-def least_duration_s(invocation: Invocation, terms: PlanTerms) -> float:
-    """Return the least seconds of an invocation; for one that stands for several runs, of all."""
-    return pass_of(invocation.run_pass).least_s(invocation.case, terms)
 
 
 def _pass_misfit(pass_spec: PassSpec, case: Case, kind: DeviceKind) -> str:
@@ -448,3 +382,36 @@ def output_checks(cases: Iterable[Case], is_wanted: Callable[[Case], bool]) -> l
         for case in cases_by_outputs.values()
         if can_be_checked(case) and is_wanted(case)
     ]
+
+
+def cut_to_time(
+    plan: Plan,
+    expansion: Expansion,
+    limit_s: float | None,
+    *,
+    recent_of: Callable[[tuple[SeriesKey, ...]], Recent],
+    unit_of: Callable[[Case], str],
+) -> Expansion:
+    """Return the expansion with the cases skipped that don't fit into the time, with reasons.
+
+    Args:
+        plan: its settings give the least time of each run.
+        expansion: of the plan.
+        limit_s: each device's time; None for no limit.
+        recent_of: returns the last runs of some series.
+        unit_of: returns the key of cases that share a process; empty for a case that runs alone.
+    """
+    if limit_s is None:
+        return expansion
+    skips: dict[CaseKey, Skip] = {}
+    for serial, queue in expansion.invocations.items():
+        recent = recent_of(tuple(dict.fromkeys(item.case.series_key for item in queue)))
+        costs_s = case_costs_s(queue, recent, plan)
+        cases = [
+            case for case in expansion.cases if case.serial == serial and case.case_key in costs_s
+        ]
+        reasons = over_budget(cases, costs_s, limit_s=limit_s, unit_of=unit_of)
+        skips |= {
+            key: Skip(reason_code=OUT_OF_TIME, reason=reason) for key, reason in reasons.items()
+        }
+    return with_skips(expansion, skips)

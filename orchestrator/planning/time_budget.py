@@ -1,4 +1,4 @@
-"""The time budget of a campaign: the cases that fit into it, and the remaining time."""
+"""How long invocations take, the time that a device has for them, and the cases that fit into it."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Final
 
-from orchestrator.clock import Clock, Deadline
-from orchestrator.passes import goes_on, is_reference_run
-from orchestrator.planning.expansion import Expansion, least_duration_s, with_skips
-from orchestrator.records.campaign import Campaign, Invocation, Terms
-from orchestrator.records.case import Case, CaseKey, Pass, Serial, SeriesKey, Skip, grouped
+from orchestrator.delegates import shared_case
+from orchestrator.frozen import frozen
+from orchestrator.passes import goes_on, pass_of
+from orchestrator.records.campaign import Invocation, Terms
+from orchestrator.records.case import FIGURE_PASS, Case, CaseKey, Pass, SeriesKey, grouped
 from orchestrator.records.plan import Plan, PlanTerms
-from orchestrator.records.run import OUT_OF_TIME, Outcome, RecentRun, RunRecord
+from orchestrator.records.run import Outcome, RecentRun, RunRecord
 from orchestrator.units import format_duration
 
 #: The time of one reference check (three runs with start and probes), and how often it is run.
@@ -31,6 +32,55 @@ _EARLIER_PAUSE_S: Final = 360.0
 
 #: Runs of series, the newest first.
 Recent = Mapping[SeriesKey, Sequence[RecentRun]]
+#: The seconds that a run of a series takes in a pass.
+Durations = Mapping[tuple[SeriesKey, Pass], float]
+
+
+@frozen
+class Estimate:
+    """The seconds of an invocation; for one that stands for several runs, of all of them."""
+
+    #: By its settings: it takes at least these.
+    least_s: float
+    #: As earlier runs of its series took; None where there are none.
+    usual_s: float | None = None
+
+    def needed_s(self, factor: float = 1.0) -> float:
+        """Return the usual seconds; where none are known, ``factor`` times the least ones."""
+        return factor * self.least_s if self.usual_s is None else self.usual_s
+
+
+def estimate(
+    invocation: Invocation, terms: PlanTerms, durations_s: Durations = MappingProxyType({})
+) -> Estimate:
+    """Return the estimate of an invocation; plans, budgets and the engine ask no other function."""
+    least_s = pass_of(invocation.run_pass).least_s(invocation.case, terms)
+    # A sustained pass takes the time that is set for it.
+    if goes_on(invocation):
+        return Estimate(least_s=least_s, usual_s=least_s)
+    usual_s = durations_s.get((invocation.case.series_key, invocation.run_pass))
+    return Estimate(least_s=least_s, usual_s=usual_s)
+
+
+def bounds_s(plan: Plan, queue: Sequence[Invocation]) -> tuple[float, float]:
+    """Return the least seconds of a device's queue: with nothing added, and with everything added.
+
+    Thread counts that a delegate may leave unused count once when nothing is added.
+    """
+    counted_keys: dict[CaseKey, CaseKey] = {}
+    minimum_s = maximum_s = 0.0
+    for item in queue:
+        least_s = estimate(item, plan).least_s
+        key = None if plan.matrix.every_thread_count else shared_case(item.case)
+        if key is None or counted_keys.setdefault(key, item.case.case_key) == item.case.case_key:
+            minimum_s += least_s
+        maximum_s += least_s
+    if plan.stopping is None:
+        return minimum_s, maximum_s
+    extra_rounds = plan.stopping.most - plan.invocations.first
+    first = (item for item in queue if item.run_pass is FIGURE_PASS and item.number == 0)
+    added_s = sum(extra_rounds * estimate(item, plan).least_s for item in first)
+    return minimum_s, max(minimum_s, min(maximum_s + added_s, plan.budget or math.inf))
 
 
 def time_limit_s(until: datetime | None, budget_s: float | None, now: datetime) -> float | None:
@@ -49,39 +99,6 @@ def usable_s(plan: Plan, now: datetime, *, reference_check: bool) -> float | Non
     if total_s is None or not reference_check:
         return total_s
     return max(0.0, total_s - CHECK_S * (2 + total_s // _CHECK_EVERY_S))
-
-
-def cut_to_time(
-    plan: Plan,
-    expansion: Expansion,
-    limit_s: float | None,
-    *,
-    recent_of: Callable[[tuple[SeriesKey, ...]], Recent],
-    unit_of: Callable[[Case], str],
-) -> Expansion:
-    """Return the expansion with the cases skipped that don't fit into the time, with reasons.
-
-    Args:
-        plan: its settings give the least time of each run.
-        expansion: of the plan.
-        limit_s: each device's time; None for no limit.
-        recent_of: returns the last runs of some series.
-        unit_of: returns the key of cases that share a process; empty for a case that runs alone.
-    """
-    if limit_s is None:
-        return expansion
-    skips: dict[CaseKey, Skip] = {}
-    for serial, queue in expansion.invocations.items():
-        recent = recent_of(tuple(dict.fromkeys(item.case.series_key for item in queue)))
-        costs_s = case_costs_s(queue, recent, plan)
-        cases = [
-            case for case in expansion.cases if case.serial == serial and case.case_key in costs_s
-        ]
-        reasons = over_budget(cases, costs_s, limit_s=limit_s, unit_of=unit_of)
-        skips |= {
-            key: Skip(reason_code=OUT_OF_TIME, reason=reason) for key, reason in reasons.items()
-        }
-    return with_skips(expansion, skips)
 
 
 def over_budget(
@@ -146,35 +163,19 @@ def case_costs_s(
     Cases without runs are estimated from their settings, scaled like the cases with runs.
     """
     pause_s = usual_pause_s(recent, terms)
-    taken_s = {key: median_s + pause_s for key, median_s in usual_durations_s(recent).items()}
+    durations_s = {key: run_s + pause_s for key, run_s in usual_durations_s(recent).items()}
+    estimates = [(item, estimate(item, terms, durations_s)) for item in queue]
     ratios = [
-        taken_s[key] / least_duration_s(item, terms)
-        for item in queue
-        if not goes_on(item) and (key := (item.case.series_key, item.run_pass)) in taken_s
+        each.usual_s / each.least_s
+        for item, each in estimates
+        if each.usual_s is not None and not goes_on(item)
     ]
     factor = statistics.median(ratios) if ratios else _USUAL_FACTOR
-    costs: dict[CaseKey, float] = {}
-    for item in queue:
-        cost_s = _needed_s(item, taken_s, terms, factor=factor)
-        costs[item.case.case_key] = costs.get(item.case.case_key, 0.0) + cost_s
-    return costs
-
-
-def _needed_s(
-    item: Invocation,
-    taken_s: Mapping[tuple[SeriesKey, Pass], float],
-    terms: PlanTerms,
-    *,
-    factor: float = 1.0,
-) -> float:
-    """Return the seconds of an invocation: the usual ones of its series and pass, else the least
-    by its settings times a factor.
-    """
-    least_s = least_duration_s(item, terms)
-    # A sustained pass takes the time that is set for it.
-    if goes_on(item):
-        return least_s
-    return taken_s.get((item.case.series_key, item.run_pass), least_s * factor)
+    costs_s: dict[CaseKey, float] = {}
+    for item, each in estimates:
+        cost_s = costs_s.get(item.case.case_key, 0.0) + each.needed_s(factor)
+        costs_s[item.case.case_key] = cost_s
+    return costs_s
 
 
 def _longest_pause_s(terms: PlanTerms) -> float:
@@ -197,66 +198,6 @@ def usual_pause_s(recent: Recent, terms: PlanTerms) -> float:
         if run.pause_s is not None and 0 <= run.pause_s <= longest_s
     ]
     return statistics.median(pauses) if pauses else 0.0
-
-
-class RemainingTime:
-    """The remaining time of one device in a campaign, by a monotonic clock; may be unlimited."""
-
-    def __init__(
-        self,
-        campaign: Campaign,
-        runs: Sequence[RunRecord],
-        clock: Clock,
-        serial: Serial,
-        recent_of: Callable[[Sequence[SeriesKey]], Recent],
-    ) -> None:
-        """``runs`` are the device's runs of this campaign so far; ``recent_of`` returns the last
-        runs of some series.
-        """
-        terms = campaign.terms
-        self._terms = terms
-        self._deadline: Deadline | None = None
-        #: The seconds of the last run of a series, in one pass.
-        self._taken_s: dict[tuple[SeriesKey, Pass], float] = {}
-        self._reserve_s = (
-            CHECK_S if any(is_reference_run(item) for item in campaign.invocations) else 0.0
-        )
-        budget_s = None if terms.budget is None else max(0.0, terms.budget - busy_s(terms, runs))
-        seconds = time_limit_s(terms.until, budget_s, clock.now())
-        if seconds is None:
-            return
-        self._deadline = Deadline(seconds, clock)
-        series = dict.fromkeys(
-            item.case.series_key for item in campaign.invocations if item.case.serial == serial
-        )
-        self._taken_s = usual_durations_s(recent_of(list(series)))
-        for run in runs:
-            self.learn(run)
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the time is over: no run may begin."""
-        return self._deadline is not None and self._deadline.expired
-
-    @property
-    def remaining_s(self) -> float:
-        """The remaining seconds; infinite without a limit."""
-        return math.inf if self._deadline is None else self._deadline.remaining_s
-
-    def learn(self, run: RunRecord) -> None:
-        """Take note of a run's duration."""
-        if run.duration_s:
-            self._taken_s[run.case.series_key, run.run_pass] = run.duration_s
-
-    def shortage(self, *invocations: Invocation) -> str:
-        """Return why there is no time for invocations one after the other; empty if there is."""
-        if self._deadline is None:
-            return ""
-        needed_s = sum(_needed_s(item, self._taken_s, self._terms) for item in invocations)
-        if self._deadline.remaining_s >= needed_s + self._reserve_s:
-            return ""
-        remaining = format_duration(self._deadline.remaining_s)
-        return f"about {format_duration(needed_s)} are needed, and {remaining} are left"
 
 
 def busy_s(terms: Terms, runs: Sequence[RunRecord]) -> float:

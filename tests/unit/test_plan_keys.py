@@ -269,7 +269,7 @@ def test_what_takes_time_is_estimated_and_part_of_the_budget(key: str, folder: P
     before, after = without_and_with(key, folder)
     takes_time = EFFECTS[key][2] is estimated or measured(before)[1] != measured(after)[1]
     if takes_time and key not in TIMELESS:
-        where = "planning/expansion.py: least_duration_s, which the estimate and budgets ask"
+        where = "planning/time_budget.py: estimate, which plans, budgets and the engine ask"
         assert estimated(before) != estimated(after), where
         assert costs_s(before) != costs_s(after), where
 

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from orchestrator.devices.lease import FileLease
-from orchestrator.engine.device_campaign import RETURNS_MAX, DeviceResult
+from orchestrator.engine.decisions import RETURNS_MAX
+from orchestrator.engine.device_campaign import DeviceResult
 from orchestrator.engine.events import DeviceFinished
 from orchestrator.engine.open_work import done_count
 from orchestrator.errors import StoreError
@@ -198,7 +199,7 @@ def test_a_phone_that_somebody_holds_for_a_moment_is_waited_for(tmp_path: Path) 
 def test_a_phone_that_somebody_uses_is_told_with_what_is_left_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orchestrator.engine.device_campaign._LEASE_WAIT_S", 0.0)
+    monkeypatch.setattr("orchestrator.engine.device_campaign.LEASE_WAIT_S", 0.0)
     ends = iter(["ok", "lost"])
     rig = Rig(
         campaign=of(SERIAL, count=3), lease=FileLease(tmp_path), end=lambda request: next(ends)

@@ -1,0 +1,255 @@
+"""Whether an invocation is run now, and what follows an error: two pure functions.
+
+The engine asks :func:`ending_without_run` before an invocation and again after its wait, with the
+:class:`Situation` that :class:`Experience` knows from the device's runs. A cancelled campaign and a
+lost device can end any step: they are errors, and :func:`response_to` says what follows each.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from orchestrator.analysis.outcome import Ending, skipped
+from orchestrator.analysis.rounds import is_hopeless
+from orchestrator.clock import Clock, Deadline
+from orchestrator.delegates import shared_case
+from orchestrator.errors import (
+    BenchfarmError,
+    DeviceBusyError,
+    DeviceError,
+    DeviceUnauthorizedError,
+    DeviceUnfitError,
+    DeviceUnusableError,
+    HostStorageError,
+    InterruptedByUserError,
+    StoreError,
+    may_return,
+)
+from orchestrator.frozen import frozen
+from orchestrator.passes import is_reference_run, pass_of
+from orchestrator.planning.time_budget import (
+    CHECK_S,
+    Recent,
+    busy_s,
+    estimate,
+    time_limit_s,
+    usual_durations_s,
+)
+from orchestrator.ports import Fitness
+from orchestrator.records.campaign import Campaign, Invocation
+from orchestrator.records.case import Case, CaseKey, Pass, RunKey, Serial, SeriesKey
+from orchestrator.records.run import (
+    FAILED_BEFORE,
+    OUT_OF_TIME,
+    THREADS_UNUSED,
+    DelegateTruth,
+    Outcome,
+    RunRecord,
+)
+from orchestrator.units import counted, format_duration
+
+#: How often an invocation is tried when the connection to its device fails.
+TRIES_MAX: Final = 3
+#: How long a device may take to return after a lost connection or a reboot, before the next try.
+READY_S: Final = 120.0
+#: After this many failed waits in a row, a device is paused.
+UNFIT_MAX: Final = 2
+#: After this many returns with nothing measured in between, a device is kept out.
+RETURNS_MAX: Final = 3
+#: How long to wait for a device that another command uses, maybe only for a short check.
+LEASE_WAIT_S: Final = 5.0
+
+
+class RunStep(enum.Enum):
+    """What follows an error for the invocation."""
+
+    #: It is tried again, at most TRIES_MAX times in all.
+    TRY_AGAIN = "try again"
+    #: The error is its result.
+    STORE = "store"
+    #: It stays open: the error says nothing of the case.
+    STAY_OPEN = "stay open"
+
+
+class DeviceStep(enum.Enum):
+    """What follows an error for the device, if trying again didn't help."""
+
+    #: It is waited for while others work; after RETURNS_MAX returns in vain it is kept out.
+    WAIT = "wait"
+    #: It is restored, and tried again after a pause while others work.
+    PAUSE = "pause"
+    #: Its part of the campaign ends; the other devices continue.
+    LEAVE = "leave"
+    #: All devices stop: nothing can be stored, or the user cancelled.
+    STOP_ALL = "stop all"
+
+
+def response_to(error: BaseException) -> tuple[RunStep, DeviceStep]:
+    """Return the steps after an error; docs/reference/failures.md has them for users."""
+    match error:
+        case StoreError() | HostStorageError() | InterruptedByUserError():
+            return RunStep.STAY_OPEN, DeviceStep.STOP_ALL
+        case DeviceUnfitError():
+            return RunStep.STAY_OPEN, DeviceStep.PAUSE
+        case DeviceUnauthorizedError():
+            return RunStep.STAY_OPEN, DeviceStep.WAIT
+        case DeviceUnusableError() | DeviceBusyError():
+            return RunStep.STAY_OPEN, DeviceStep.LEAVE
+        case DeviceError() if may_return(error):
+            return RunStep.TRY_AGAIN, DeviceStep.WAIT
+        case BenchfarmError():
+            return RunStep.STORE, DeviceStep.LEAVE
+        case _:
+            return RunStep.STAY_OPEN, DeviceStep.LEAVE
+
+
+@frozen
+class Situation:
+    """All that decides whether an invocation is run now."""
+
+    #: Why another thread count has its figure; empty where none has.
+    unused: str = ""
+    #: The ending of an invocation that its pass can't run.
+    misfit: Ending | None = None
+    #: Of the device after the wait for it; None before.
+    fitness: Fitness | None = None
+    #: The seconds that it takes with its partner in a pair; that stay for the reference workload;
+    #: and that the device has.
+    needed_s: float = 0.0
+    reserve_s: float = 0.0
+    remaining_s: float = math.inf
+    #: The ending of its case's earlier runs, which leave no hope.
+    failure: Ending | None = None
+
+
+def ending_without_run(situation: Situation) -> Ending | None:
+    """Return how an invocation ends that isn't run now; None for one that is run.
+
+    An unfit one stays open.
+    """
+    fitness, failure = situation.fitness, situation.failure
+    if situation.unused:
+        return skipped(THREADS_UNUSED, situation.unused)
+    if situation.misfit is not None:
+        return situation.misfit
+    if fitness is not None and fitness.reason:
+        reason = f"not fit after {format_duration(fitness.waited_s)}: {fitness.reason}"
+        code = fitness.code or "unfit"
+        return Ending(outcome=Outcome.UNFIT, reason_code=code, reason=reason)
+    if situation.remaining_s < situation.needed_s + situation.reserve_s:
+        needed, remaining = map(format_duration, (situation.needed_s, situation.remaining_s))
+        return skipped(OUT_OF_TIME, f"about {needed} are needed, and {remaining} are left")
+    if failure is not None:
+        reason = f"the same case ended before with {failure.reason_code}: {failure.reason}"
+        return skipped(FAILED_BEFORE, reason)
+    return None
+
+
+#: A case and what of a pass it runs: beside one load it may fail, and not beside others.
+_Key = tuple[CaseKey, Pass, str]
+
+
+class Experience:
+    """What one device's runs of a campaign say of the next one, and the time that is left.
+
+    Failures count in this process only: a resume tries failed cases again.
+    """
+
+    def __init__(
+        self,
+        campaign: Campaign,
+        serial: Serial,
+        runs: Sequence[RunRecord],
+        clock: Clock,
+        recent_of: Callable[[Sequence[SeriesKey]], Recent],
+    ) -> None:
+        """``runs`` are the device's runs of this campaign so far; ``recent_of`` returns the last
+        runs of some series.
+        """
+        terms = campaign.terms
+        self._campaign = campaign
+        self._endings: dict[_Key, list[tuple[Outcome, str]]] = {}
+        self._failures: dict[_Key, Ending] = {}
+        #: Without the thread count -> the case whose delegate ran all operators.
+        self._measured: dict[CaseKey, Case] = {}
+        # A comparison or search of thread counts needs each of them.
+        self._needs_each_count = terms.every_thread_count or terms.pairing is not None
+        has_reference = any(map(is_reference_run, campaign.invocations))
+        self._reserve_s = CHECK_S if has_reference else 0.0
+        #: Runs on while the device is offline.
+        self._deadline: Deadline | None = None
+        self._durations_s: dict[tuple[SeriesKey, Pass], float] = {}
+        budget_s = None if terms.budget is None else max(0.0, terms.budget - busy_s(terms, runs))
+        seconds = time_limit_s(terms.until, budget_s, clock.now())
+        if seconds is not None:
+            self._deadline = Deadline(seconds, clock)
+            series = dict.fromkeys(
+                item.case.series_key for item in campaign.invocations if item.case.serial == serial
+            )
+            self._durations_s = usual_durations_s(recent_of(list(series)))
+        for run in runs:
+            self._learn_figure(run)
+
+    @property
+    def remaining_s(self) -> float:
+        """The seconds that are left for runs; infinite without a limit."""
+        return math.inf if self._deadline is None else self._deadline.remaining_s
+
+    def situation(self, item: Invocation, *partner: Invocation) -> Situation:
+        """Return an invocation's present situation; ``partner`` is the other half of its pair."""
+        estimates = [
+            estimate(each, self._campaign.terms, self._durations_s) for each in (item, *partner)
+        ]
+        return Situation(
+            unused=self._unused(item),
+            needed_s=sum(each.needed_s() for each in estimates),
+            reserve_s=self._reserve_s,
+            remaining_s=self.remaining_s,
+            failure=self._failures.get(self._key(item.key)),
+        )
+
+    def learn(self, run: RunRecord) -> None:
+        """Take note of a run of this process; called in the order in which runs are stored."""
+        self._learn_figure(run)
+        key = self._key(run.key)
+        endings = self._endings.setdefault(key, [])
+        endings.append((run.outcome, run.reason_code))
+        if key not in self._failures and is_hopeless(endings):
+            ending = Ending(outcome=run.outcome, reason_code=run.reason_code, reason=run.reason)
+            self._failures[key] = ending
+
+    def _learn_figure(self, run: RunRecord) -> None:
+        if run.duration_s:
+            self._durations_s[run.case.series_key, run.run_pass] = run.duration_s
+        if run.outcome is not Outcome.COMPLETED or run.report is None:
+            return
+        if (
+            run.report.delegate.truth is DelegateTruth.FULL
+            and (key := shared_case(run.case)) is not None
+        ):
+            self._measured.setdefault(key, run.case)
+
+    def _key(self, key: RunKey) -> _Key:
+        case_key, run_pass, number = key
+        return case_key, run_pass, pass_of(run_pass).variant(number, self._campaign.terms)
+
+    def _unused(self, item: Invocation) -> str:
+        """Return why another thread count has an invocation's figure; empty where none has."""
+        key = None if self._needs_each_count else shared_case(item.case)
+        measured = self._measured.get(key) if key is not None else None
+        if measured is None or measured.threads == item.case.threads or self._is_only_check(item):
+            return ""
+        count = counted(measured.threads, "thread")
+        return f"threads unused: all operators ran on the {item.case.delegate.value}; the figure is that of {count}"
+
+    def _is_only_check(self, item: Invocation) -> bool:
+        """Whether no other thread count has its outputs compared in this campaign."""
+        return pass_of(item.run_pass).compares_outputs and not any(
+            other.run_pass is item.run_pass
+            and other.case.outputs_key == item.case.outputs_key
+            and other.key != item.key
+            for other in self._campaign.invocations
+        )

@@ -1,0 +1,89 @@
+"""Whether an invocation is run now, and what follows an error."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import pytest
+
+from orchestrator.analysis.outcome import Ending, skipped
+from orchestrator.engine.decisions import (
+    DeviceStep,
+    RunStep,
+    Situation,
+    ending_without_run,
+    response_to,
+)
+from orchestrator.errors import (
+    BenchfarmError,
+    DeviceBusyError,
+    DeviceError,
+    DeviceSetAsideError,
+    DeviceUnauthorizedError,
+    DeviceUnfitError,
+    HostStorageError,
+    InstallError,
+    InterruptedByUserError,
+    LinkLostError,
+    StoreAwayError,
+    UsageError,
+    kinds_below,
+)
+from orchestrator.ports import Fitness
+from orchestrator.records.run import Outcome
+
+#: Each fact that speaks against a run, the strongest first, and the code that it gives the run.
+AGAINST = {
+    "unused": ("all operators ran on the gpu", "threads-unused"),
+    "misfit": (skipped("parity-own-inputs", "a flag sets them"), "parity-own-inputs"),
+    "fitness": (Fitness(reason="too hot", code="battery-hot"), "battery-hot"),
+    "needed_s": (61.0, "out-of-time"),
+    "failure": (
+        Ending(outcome=Outcome.TIMED_OUT, reason_code="timed-out", reason="late"),
+        "failed-before",
+    ),
+}
+
+
+def test_a_run_that_is_not_made_says_the_first_of_all_reasons() -> None:
+    assert AGAINST.keys() | {"reserve_s", "remaining_s"} == {
+        item.name for item in fields(Situation)
+    }
+    facts = {name: fact for name, (fact, _) in AGAINST.items()}
+    for name, (_, code) in AGAINST.items():
+        ending = ending_without_run(Situation(remaining_s=60.0, **facts))  # type: ignore[arg-type]
+        assert ending is not None
+        assert ending.reason_code == code
+        is_open = ending.outcome is Outcome.UNFIT
+        assert is_open == (name == "fitness")
+        del facts[name]
+    assert ending_without_run(Situation(remaining_s=60.0, needed_s=50.0, reserve_s=10.0)) is None
+
+
+@pytest.mark.parametrize(
+    ("error", "run_step", "device_step"),
+    [
+        (StoreAwayError(), RunStep.STAY_OPEN, DeviceStep.STOP_ALL),
+        (HostStorageError(), RunStep.STAY_OPEN, DeviceStep.STOP_ALL),
+        (InterruptedByUserError(), RunStep.STAY_OPEN, DeviceStep.STOP_ALL),
+        (DeviceUnfitError(), RunStep.STAY_OPEN, DeviceStep.PAUSE),
+        (DeviceUnauthorizedError(), RunStep.STAY_OPEN, DeviceStep.WAIT),
+        (DeviceSetAsideError(), RunStep.STAY_OPEN, DeviceStep.LEAVE),
+        (DeviceBusyError(), RunStep.STAY_OPEN, DeviceStep.LEAVE),
+        (LinkLostError(), RunStep.TRY_AGAIN, DeviceStep.WAIT),
+        (InstallError(), RunStep.STORE, DeviceStep.LEAVE),
+        (UsageError(), RunStep.STORE, DeviceStep.LEAVE),
+        (ValueError(), RunStep.STAY_OPEN, DeviceStep.LEAVE),
+    ],
+)
+def test_each_error_has_its_steps(
+    error: Exception, run_step: RunStep, device_step: DeviceStep
+) -> None:
+    assert response_to(error) == (run_step, device_step)
+
+
+def test_whatever_may_be_tried_again_is_waited_for() -> None:
+    for kind in kinds_below(BenchfarmError):
+        if kind.__init__ in (BenchfarmError.__init__, DeviceError.__init__):
+            run_step, device_step = response_to(kind())
+            assert run_step is not RunStep.TRY_AGAIN or device_step is DeviceStep.WAIT
