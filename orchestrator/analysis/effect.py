@@ -443,14 +443,21 @@ def _are_separate(baseline: Summary, candidate: Summary) -> bool:
 
 def paired_rounds(baseline: Summary, candidate: Summary) -> list[tuple[str, int]]:
     """Return campaign and number of the common rounds of two samples of one device that were made
-    in turns, in their order; none where half of the common rounds weren't.
-
-    A round isn't where another one lies between its two runs: an invocation for which the device
-    wasn't fit is made after the others.
+    in turns, see :func:`rounds_in_turns`.
     """
     before, after = (
         {item[:2]: item.at_s for item in summary.rounds} for summary in (baseline, candidate)
     )
+    return rounds_in_turns(before, after)
+
+
+def rounds_in_turns(before: Mapping[Key, float], after: Mapping[Key, float]) -> list[Key]:
+    """Return the common rounds of two sides that were made in turns, in their order; none where
+    half of the common rounds weren't. ``before`` and ``after`` have the time of each side's runs.
+
+    A round isn't where another one lies between its two runs: an invocation for which the device
+    wasn't fit is made after the others.
+    """
     common = {key: sorted((at_s, after[key])) for key, at_s in before.items() if key in after}
     in_turns, end_s = [], -math.inf
     for key, (first_s, last_s) in sorted(common.items(), key=lambda item: item[1][1]):

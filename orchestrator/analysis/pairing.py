@@ -20,7 +20,7 @@ from typing import Final
 
 from orchestrator.analysis.case_result import judge_case
 from orchestrator.analysis.comparison import Fact, Rule
-from orchestrator.analysis.effect import LOOKS, compare_pairs, interim_counts
+from orchestrator.analysis.effect import LOOKS, compare_pairs, interim_counts, rounds_in_turns
 from orchestrator.analysis.measured import actual_of
 from orchestrator.analysis.outcome import pair_figures
 from orchestrator.analysis.rounds import SessionOf
@@ -65,8 +65,8 @@ class PairCount:
 def usable_pairs(
     before: Sequence[RunRecord], after: Sequence[RunRecord], *, warmup: int
 ) -> dict[int, tuple[RunRecord, RunRecord]]:
-    """Return the pairs of which both runs can be used, by number; a pair loses both when one of
-    them can't.
+    """Return the pairs of which both runs can be used and were made in turns, by number; a pair
+    loses both when one of them can't, or came late.
 
     Pairs that warm the device aren't among them.
     """
@@ -75,9 +75,12 @@ def usable_pairs(
         timed = [run for run in runs if run.run_pass is FIGURE_PASS and run.invocation >= warmup]
         used = set(judge_case(timed).used)
         sides.append({run.invocation: run for run in timed if run.run_id in used})
+    starts_s = [
+        {number: run.started_at.timestamp() for number, run in side.items()} for side in sides
+    ]
     return {
         number: (sides[0][number], sides[1][number])
-        for number in sorted(sides[0].keys() & sides[1].keys())
+        for number in sorted(rounds_in_turns(*starts_s))
     }
 
 

@@ -86,6 +86,17 @@ def test_warm_up_and_pairs_with_an_unusable_run_are_left_out_whole() -> None:
     )
 
 
+def test_a_run_that_came_after_all_others_costs_its_own_pair_and_another_one_follows() -> None:
+    # As where the phone wasn't fit for it.
+    before, after = series(A, 20_000, 9), series(B, 20_600, 9)
+    after[3] = replace(after[3], started_at=after[3].started_at.replace(year=2027))
+    assert list(usable_pairs(before, after, warmup=1)) == [1, 2, 4, 5, 6, 7, 8]
+    runs = [*before, *after]
+    begun = campaign_of(runs, terms=Terms(pairing=PAIRING))
+    added = PairProgress(begun, A.serial, runs).added()
+    assert [item.number for item in added] == [9, 9]
+
+
 def counted(logs: Sequence[float], pairing: Pairing = PAIRING, **options: int) -> PairCount:
     return count_pairs(pairing, [1.0] * len(logs), [math.exp(log) for log in logs], **options)
 
