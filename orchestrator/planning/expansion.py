@@ -404,13 +404,24 @@ def cut_to_time(
     if limit_s is None:
         return expansion
     skips: dict[CaseKey, Skip] = {}
+    firsts: dict[CaseKey, CaseKey] = {}
+    units: dict[CaseKey, str] = {}
     for serial, queue in expansion.invocations.items():
         recent = recent_of(tuple(dict.fromkeys(item.case.series_key for item in queue)))
         costs_s = case_costs_s(queue, recent, plan)
         cases = [
             case for case in expansion.cases if case.serial == serial and case.case_key in costs_s
         ]
-        reasons = over_budget(cases, costs_s, limit_s=limit_s, unit_of=unit_of)
+        # Of thread counts that were never measured only the first costs time: its delegate
+        # probably leaves the threads unused.
+        for case in cases:
+            shared = None if plan.matrix.every_thread_count else shared_case(case)
+            first = firsts.setdefault(shared or case.case_key, case.case_key)
+            unit = case.case_key if case.series_key in recent else first
+            units[case.case_key] = unit_of(case) or unit
+        reasons = over_budget(
+            cases, costs_s, limit_s=limit_s, unit_of=lambda case: units[case.case_key]
+        )
         skips |= {
             key: Skip(reason_code=OUT_OF_TIME, reason=reason) for key, reason in reasons.items()
         }

@@ -163,6 +163,30 @@ def test_a_plan_without_limits_is_left_whole_and_one_with_is_cut_with_reasons() 
     assert len(cut(plan, expansion, reference_check=True).cases) == 1
 
 
+def test_threads_that_a_delegate_leaves_unused_take_nothing_of_a_budget() -> None:
+    cases = [replace(CASE, delegate=DelegateName.GPU, threads=threads) for threads in (1, 2, 4)] + [
+        replace(CASE, threads=1)
+    ]
+    expansion = Expansion(
+        cases=tuple(cases), invocations={CASE.serial: tuple(queue(cases))}, skipped=()
+    )
+
+    def kept_threads(plan: Plan, *measured: Case) -> list[int]:
+        recent = {case.series_key: [recent_run(6.0)] for case in measured}
+        cut = cut_to_time(
+            plan, expansion, 27.0, recent_of=lambda keys: recent, unit_of=lambda case: ""
+        )
+        return [case.threads for case in cut.cases]
+
+    # There is time for two cases.
+    assert kept_threads(PLAN) == [1, 2, 4, 1]
+    assert kept_threads(PLAN, cases[0]) == [1, 2, 4, 1]
+    # Whose operators ran on the CPU in part, or who asks for each of them.
+    assert kept_threads(PLAN, *cases[:3]) == [1, 2]
+    every = replace(PLAN, matrix=replace(PLAN.matrix, every_thread_count=True))
+    assert kept_threads(every) == [1, 2]
+
+
 def named(model: str, delegate: DelegateName = DelegateName.XNNPACK) -> Case:
     return replace(CASE, model_name=model, delegate=delegate)
 
