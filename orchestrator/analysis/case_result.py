@@ -281,18 +281,21 @@ def judge_case(
     others: Autocorrelation = NO_AUTOCORRELATION,
     check: OutputCheck | None = None,
 ) -> CaseResult:
-    """Return the result of one case's stored invocations.
-
-    A figure is made only from invocations that agree on what it is a figure of. Rejected
-    invocations never count. The quality is that of the worst invocation used; it is lowered to
-    SUSPECT when invocations disagree about the delegate, or when fewer than half of those that
-    ended could be used. A figure of a configuration whose outputs are wrong is rejected, however
-    good it is; outputs that drift make it suspect.
-
-    ``others`` is the case's :func:`device_autocorrelations`. ``check`` is used where none of the
-    runs compared the outputs.
+    """Return the result of one case's stored invocations: :func:`judge_latency`, then
+    :func:`with_outputs`.
     """
-    result = _judge_timing(runs, others)
+    return with_outputs(judge_latency(runs, others=others), runs, check)
+
+
+def with_outputs(
+    result: CaseResult, runs: Iterable[RunRecord], check: OutputCheck | None
+) -> CaseResult:
+    """Return the result of a case's latency with the check of its outputs: ``check`` is used where
+    none of the runs compared them.
+
+    A figure of a configuration whose outputs are wrong is rejected, however good it is; outputs
+    that drift make it suspect.
+    """
     own_check = newest_check(runs)
     output_check = own_check or check
     if output_check is None:
@@ -375,7 +378,18 @@ class OutputChecks:
             self.newest[key] = check
 
 
-def _judge_timing(runs: Sequence[RunRecord], others: Autocorrelation) -> CaseResult:
+def judge_latency(
+    runs: Sequence[RunRecord], *, others: Autocorrelation = NO_AUTOCORRELATION
+) -> CaseResult:
+    """Return the result of one case's stored invocations, whatever its outputs are.
+
+    A figure is made only from invocations that agree on what it is a figure of. Rejected
+    invocations never count. The quality is that of the worst invocation used; it is lowered to
+    SUSPECT when invocations disagree about the delegate, or when fewer than half of those that
+    ended could be used.
+
+    ``others`` is the case's :func:`device_autocorrelations`.
+    """
     timing = [run for run in runs if run.run_pass is FIGURE_PASS]
     if not timing:
         return CaseResult(status=CaseStatus.NOT_RUN)

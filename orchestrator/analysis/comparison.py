@@ -549,7 +549,7 @@ def _figure_faults(name: str, item: Measured) -> list[Difference]:
 
 def _mostly_fails(item: Measured) -> bool:
     """Whether more than half of the runs that came to an end of their own gave no result."""
-    ended = [run.outcome for run in item.runs if run.outcome in _ENDED]
+    ended = [run.outcome for run in item.timing if run.outcome in _ENDED]
     return 2 * sum(outcome is not Outcome.COMPLETED for outcome in ended) > len(ended)
 
 
@@ -626,7 +626,7 @@ def _unpaired_notes(before: Measured, after: Measured, paired: int) -> list[str]
     stopped earlier.
     """
     sides = [
-        {run.invocation for run in item.runs if run.reason_code not in NOT_BEGUN}
+        {run.invocation for run in item.timing if run.reason_code not in NOT_BEGUN}
         for item in (before, after)
     ]
     common, unpaired = len(sides[0] & sides[1]), len(sides[0] ^ sides[1])

@@ -1,67 +1,199 @@
-"""A measured case of one campaign: its runs, their result and their device. Pure."""
+"""What the runs of a case show together: the one gatherer of a case's judgement. Pure.
+
+Reports, comparisons, advice and the rounds of a campaign read the same record, made by
+:func:`gather` from the runs and campaigns of the store.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
-from itertools import filterfalse
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from operator import attrgetter
+from types import MappingProxyType
+from typing import Any, Final
 
 from orchestrator.analysis.case_result import (
     CaseResult,
+    CaseStatus,
     OutputChecks,
     device_autocorrelations,
     has_comparison,
-    judge_case,
+    judge_latency,
+    with_outputs,
 )
+from orchestrator.analysis.findings import finding_step
+from orchestrator.analysis.intervals import NO_AUTOCORRELATION, Autocorrelation
 from orchestrator.delegates import DELEGATES, place_of
 from orchestrator.frozen import frozen
 from orchestrator.records.campaign import Campaign, Terms
-from orchestrator.records.case import FIGURE_PASS, Build, CampaignId, Case, grouped
+from orchestrator.records.case import (
+    FIGURE_PASS,
+    REFERENCE_PASS,
+    Build,
+    CampaignId,
+    Case,
+    CaseKey,
+    Serial,
+    grouped,
+)
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.plan import StoppingRule
-from orchestrator.records.run import Outcome, RunRecord
-from orchestrator.records.verdict import Claim, Grade, Outputs, Severity, outputs_of
+from orchestrator.records.run import DelegateEvidence, Outcome, RunRecord
+from orchestrator.records.verdict import (
+    Claim,
+    Finding,
+    Grade,
+    Outputs,
+    Severity,
+    outputs_of,
+)
+
+#: As findings are listed.
+SEVERITIES: Final = (Severity.ERROR, Severity.WARNING, Severity.INFO)
+_NOTHING: Final[Mapping[Any, Any]] = MappingProxyType({})
 
 
 @frozen
+class FindingCount:
+    """One finding, with the number of a case's invocations that have it."""
+
+    finding: Finding
+    #: In how many invocations; 0 when it is about the case as a whole.
+    count: int
+    #: Whether it is about the case's figure, or an invocation that the figure comes from.
+    is_of_figure: bool
+
+    @property
+    def next_step(self) -> str:
+        """The next step; empty when none is known."""
+        return finding_step(self.finding.code)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Measured:
-    """One case in one campaign, with its timing invocations and their result."""
+    """One case with its runs, and what they are worth."""
 
     case: Case
-    campaign_id: CampaignId
+    #: Of every pass, in the order of storing; none for a case that was only planned.
     runs: tuple[RunRecord, ...]
+    #: What the latency is worth, whatever the outputs are: by it more rounds are made.
+    latency: CaseResult
+    #: The latency with the check of the outputs.
     result: CaseResult
-    device: str
-    build: str
-    is_virtual: bool
-    #: The operating system's fingerprint when the campaign began; empty when it wasn't kept.
-    system: str = ""
-    #: Where the campaign was imported from, in words; empty for this lab's own.
-    origin: str = ""
-    #: Of a campaign whose pairs ended as soon as their verdict was known: when a change was claimed.
-    #: None for any other.
-    claim: Claim | None = None
+    #: The autocorrelation by the other cases of its campaign and device.
+    others: Autocorrelation
+    #: Those with a run of it; the only one where it has none.
+    campaigns: tuple[Campaign, ...]
+    #: None where the store doesn't have it.
+    facts: DeviceFacts | None = None
+    program: Build | None = None
 
     @property
-    def outputs(self) -> Outputs:
-        """The state of the outputs that belong to its figure."""
-        is_builtin = DELEGATES[self.case.delegate].is_builtin
-        return outputs_of(self.result.parity, is_builtin=is_builtin)
+    def campaign(self) -> Campaign | None:
+        """The newest campaign with a run of it, which its figure is of; None when unknown."""
+        return max(self.campaigns, key=attrgetter("created_at"), default=None)
 
     @property
+    def campaign_id(self) -> CampaignId:
+        """That campaign's id; only for a case with runs or a campaign."""
+        return self.campaign.campaign_id if self.campaign else self.runs[-1].campaign_id
+
+    @property
+    def terms(self) -> Terms:
+        """Its campaign's terms."""
+        return self.campaign.terms if self.campaign is not None else Terms()
+
+    @property
+    def device(self) -> str:
+        """Its device's title, or its serial number."""
+        return str(self.case.serial) if self.facts is None else self.facts.title
+
+    @property
+    def build(self) -> str:
+        """Its program's name, where that is known, with the first digits of its contents."""
+        names = [self.program.name] if self.program is not None else []
+        return " ".join([*names, self.case.build_sha256[:8]])
+
+    @cached_property
+    def is_virtual(self) -> bool:
+        """Whether an invocation's device is virtual, or the program is a fake binary."""
+        is_fake = self.program is not None and self.program.is_virtual
+        return is_fake or any(run.is_virtual for run in self.runs)
+
+    @property
+    def system(self) -> str:
+        """The operating system's fingerprint when the campaign began; empty when it wasn't kept."""
+        return self.terms.fingerprints.get(self.case.serial, "")
+
+    @property
+    def origin(self) -> str:
+        """Where its campaigns were imported from, in words; empty for this store's own."""
+        origins = (campaign.terms.origin for campaign in self.campaigns)
+        return "; ".join(dict.fromkeys(origin.text for origin in origins if origin is not None))
+
+    @property
+    def claim(self) -> Claim | None:
+        """When a change was claimed by pairs that ended as soon as their verdict was known; None for
+        a case of another campaign.
+        """
+        return self.terms.pairing.claim if self.terms.pairing is not None else None
+
+    @cached_property
+    def timing(self) -> tuple[RunRecord, ...]:
+        """The runs of its latency."""
+        return tuple(run for run in self.runs if run.run_pass is FIGURE_PASS)
+
+    @cached_property
     def used(self) -> dict[int, RunRecord]:
         """Invocation number -> run, of those that the figure comes from."""
         chosen = set(self.result.used)
-        return {run.invocation: run for run in self.runs if run.run_id in chosen}
+        return {run.invocation: run for run in self.timing if run.run_id in chosen}
+
+    @property
+    def outputs(self) -> Outputs | None:
+        """The state of the outputs of its figure; None where no run completed."""
+        if not _has_completed(self.runs):
+            return None
+        is_builtin = DELEGATES[self.case.delegate].is_builtin
+        return outputs_of(self.result.parity, is_builtin=is_builtin)
+
+    @cached_property
+    def findings(self) -> tuple[FindingCount, ...]:
+        """Each finding once, worst first."""
+        groups = grouped(
+            ((kind, run) for run in self.runs for kind in _kinds(run.verdict.findings).items()),
+            lambda item: item[0][0],
+        )
+        counts = [
+            FindingCount(
+                finding=members[0][0][1],
+                count=len(members),
+                is_of_figure=any(run.run_id in self.result.used for _, run in members),
+            )
+            for members in groups.values()
+        ]
+        counts += [
+            FindingCount(finding=item, count=0, is_of_figure=True)
+            for kind, item in _kinds(self.result.findings).items()
+            if kind not in groups
+        ]
+        counts.sort(
+            key=lambda item: (
+                SEVERITIES.index(item.finding.severity),
+                -item.count,
+                item.finding.code,
+            )
+        )
+        return tuple(counts)
 
     @property
     def codes(self) -> frozenset[str]:
         """Codes of the warnings of the runs that the figure comes from, and of the figure itself."""
-        findings = [each for run in self.used.values() for each in run.verdict.findings]
         return frozenset(
-            each.code
-            for each in (*findings, *self.result.findings)
-            if each.severity is Severity.WARNING
+            item.finding.code
+            for item in self.findings
+            if item.is_of_figure and item.finding.severity is Severity.WARNING
         )
 
     @property
@@ -69,65 +201,31 @@ class Measured:
         """The worst grade among the runs used; None when one of them has none."""
         return self.result.grade
 
-    @property
+    @cached_property
+    def evidence(self) -> DelegateEvidence | None:
+        """Where the operators ran, of the most informative invocation; None when no output was
+        read.
+        """
+        read = [run for run in self.timing if run.report is not None]
+        used = [run for run in read if run.run_id in self.result.used] or read
+        evidence = [run.report.delegate for run in used if run.report is not None]
+        return next((item for item in evidence if item.truth is self.result.truth), None) or (
+            evidence[-1] if evidence else None
+        )
+
+    @cached_property
     def actual(self) -> str:
         """Where the operators of the runs used ran."""
         return actual_of(self.used.values())
 
 
-def measured_cases(
-    runs: Iterable[RunRecord],
-    *,
-    devices: Mapping[str, DeviceFacts],
-    builds: Mapping[str, Build],
-    campaigns: Iterable[Campaign] = (),
-) -> list[Measured]:
-    """Return the measured cases, one for each campaign and case, campaign by campaign in the order
-    in which they were stored.
+def _kinds(findings: Sequence[Finding]) -> dict[tuple[str, Severity], Finding]:
+    """Return the first finding of each kind: a kind counts once per invocation."""
+    return {(item.code, item.severity): item for item in reversed(findings)}
 
-    ``campaigns`` give the devices' systems, the origin of imports, earlier output checks and the
-    claims of A/B comparisons.
-    """
-    campaigns_by_id = {campaign.campaign_id: campaign for campaign in campaigns}
-    relevant_runs = [
-        run
-        for run in runs
-        if run.outcome is not Outcome.UNFIT and (has_comparison(run) or run.run_pass is FIGURE_PASS)
-    ]
-    cases: list[Measured] = []
-    for campaign_id, campaign_runs in grouped(relevant_runs, lambda run: run.campaign_id).items():
-        campaign = campaigns_by_id.get(campaign_id)
-        terms = Terms() if campaign is None else campaign.terms
-        checks = OutputChecks([terms.output_checks])
-        for run in campaign_runs:
-            checks.learn(run)
-        timed = grouped(filterfalse(has_comparison, campaign_runs), lambda run: run.case.case_key)
-        compared = grouped(filter(has_comparison, campaign_runs), lambda run: run.case.case_key)
-        autocorrelations = device_autocorrelations(timed, campaign)
-        for key, timings in timed.items():
-            case = timings[0].case
-            facts, build = devices.get(case.serial), builds.get(case.build_sha256)
-            measured = Measured(
-                case=case,
-                campaign_id=campaign_id,
-                runs=tuple(timings),
-                result=replace(
-                    judge_case(
-                        [*timings, *compared.get(key, ())],
-                        others=autocorrelations[key],
-                        check=checks.of(case),
-                    ),
-                    precision_goal=(terms.stopping or StoppingRule()).half_width,
-                ),
-                device=facts.title if facts is not None else str(case.serial),
-                build=" ".join([*([build.name] if build else []), case.build_sha256[:8]]),
-                is_virtual=any(run.is_virtual for run in timings),
-                system=terms.fingerprints.get(case.serial, ""),
-                origin=terms.origin.text if terms.origin is not None else "",
-                claim=terms.pairing.claim if terms.pairing is not None else None,
-            )
-            cases.append(measured)
-    return cases
+
+def _has_completed(runs: Iterable[RunRecord]) -> bool:
+    return any(run.outcome is Outcome.COMPLETED for run in runs)
 
 
 def actual_of(runs: Iterable[RunRecord]) -> str:
@@ -136,3 +234,118 @@ def actual_of(runs: Iterable[RunRecord]) -> str:
     places = sorted({place_of(report.delegate) for report in reports if report.delegate.actual})
     truths = sorted({report.delegate.truth.value for report in reports})
     return ", ".join([*places, *truths]) if places else ""
+
+
+def gather(
+    runs: Iterable[RunRecord],
+    campaigns: Sequence[Campaign] = (),
+    *,
+    beside: Iterable[RunRecord] = (),
+    devices: Mapping[Serial, DeviceFacts] = _NOTHING,
+    builds: Mapping[str, Build] = _NOTHING,
+) -> dict[CaseKey, Measured]:
+    """Return each case that was planned or run, judged by its runs: those planned first, in the
+    order of their campaigns.
+
+    Runs that only warm a device for pairs, and those of the reference workload, are no results.
+
+    Args:
+        runs: The runs, in the order in which they were stored.
+        campaigns: Their campaigns, with what was planned and known when they began.
+        beside: Further runs of these campaigns, whose cases aren't wanted from them; they show the
+            autocorrelation of their device.
+        devices: By serial number.
+        builds: By sha256.
+    """
+    by_id = {campaign.campaign_id: campaign for campaign in campaigns}
+
+    def is_result(run: RunRecord) -> bool:
+        campaign = by_id.get(run.campaign_id)
+        is_warm_up = campaign is not None and campaign.is_warm_up(run.run_pass, run.invocation)
+        return not is_warm_up and run.run_pass is not REFERENCE_PASS
+
+    cases: dict[CaseKey, Case] = {}
+    timed: set[CaseKey] = set()
+    for campaign in sorted(campaigns, key=attrgetter("created_at")):
+        for item in campaign.invocations:
+            if item.run_pass is not REFERENCE_PASS:
+                cases.setdefault(item.case.case_key, item.case)
+            if item.run_pass is FIGURE_PASS:
+                timed.add(item.case.case_key)
+    checks = OutputChecks(campaign.terms.output_checks for campaign in campaigns)
+    by_case = grouped(filter(is_result, runs), lambda run: run.case.case_key)
+    for key, case_runs in by_case.items():
+        cases.setdefault(key, case_runs[0].case)
+        for run in case_runs:
+            checks.learn(run)
+    others = _autocorrelations(by_case, filter(is_result, beside), by_id)
+    gathered: dict[CaseKey, Measured] = {}
+    for key, case in cases.items():
+        case_runs = by_case.get(key, [])
+        # A case without a completed run has no outputs to check.
+        check = checks.of(case) if _has_completed(case_runs) else None
+        timing = [run for run in case_runs if run.run_pass is FIGURE_PASS]
+        last = by_id.get(timing[-1].campaign_id) if timing else None
+        rule = last.terms.stopping if last is not None else None
+        latency = replace(
+            judge_latency(case_runs, others=others.get(key, NO_AUTOCORRELATION)),
+            precision_goal=(rule or StoppingRule()).half_width,
+        )
+        if latency.status is CaseStatus.NOT_RUN and key not in timed:
+            latency = replace(latency, status=CaseStatus.UNTIMED)
+        names = dict.fromkeys(run.campaign_id for run in case_runs)
+        with_runs = [by_id[name] for name in names if name in by_id]
+        gathered[key] = Measured(
+            case=case,
+            runs=tuple(case_runs),
+            latency=latency,
+            result=with_outputs(latency, case_runs, check),
+            others=others.get(key, NO_AUTOCORRELATION),
+            campaigns=tuple(campaigns if len(campaigns) == 1 else with_runs),
+            facts=devices.get(case.serial),
+            program=builds.get(case.build_sha256),
+        )
+    return gathered
+
+
+def _autocorrelations(
+    by_case: Mapping[CaseKey, Sequence[RunRecord]],
+    beside: Iterable[RunRecord],
+    campaigns: Mapping[CampaignId, Campaign],
+) -> dict[CaseKey, Autocorrelation]:
+    """Return the autocorrelation of each case by the other cases of its campaign and device."""
+    runs = [run for case_runs in by_case.values() for run in case_runs]
+    timing = [run for run in runs if run.run_pass is FIGURE_PASS]
+    timed = [*timing, *(run for run in beside if run.run_pass is FIGURE_PASS)]
+    by_campaign = {
+        name: device_autocorrelations(
+            grouped(campaign_runs, lambda run: run.case.case_key), campaigns.get(name)
+        )
+        for name, campaign_runs in grouped(timed, lambda run: run.campaign_id).items()
+    }
+    return {run.case.case_key: by_campaign[run.campaign_id][run.case.case_key] for run in timing}
+
+
+def measured_cases(
+    runs: Iterable[RunRecord],
+    *,
+    devices: Mapping[Serial, DeviceFacts],
+    builds: Mapping[str, Build],
+    campaigns: Iterable[Campaign] = (),
+) -> list[Measured]:
+    """Return the cases with runs of their latency, one for each campaign and case, campaign by
+    campaign in the order in which they were stored; runs of an unfit device don't count.
+    """
+    by_id = {campaign.campaign_id: campaign for campaign in campaigns}
+    fit_runs = (
+        run
+        for run in runs
+        if run.outcome is not Outcome.UNFIT and (has_comparison(run) or run.run_pass is FIGURE_PASS)
+    )
+    measured: list[Measured] = []
+    for name, campaign_runs in grouped(fit_runs, lambda run: run.campaign_id).items():
+        campaign = [by_id[name]] if name in by_id else []
+        cases = gather(campaign_runs, campaign, devices=devices, builds=builds)
+        keys = dict.fromkeys(run.case.case_key for run in campaign_runs)
+        measured += [cases[key] for key in keys if cases[key].timing]
+    return measured

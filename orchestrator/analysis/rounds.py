@@ -11,14 +11,10 @@ from __future__ import annotations
 import enum
 import math
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from orchestrator.analysis.case_result import (
-    OWN_FIGURE,
-    device_autocorrelations,
-    judge_case,
-)
+from orchestrator.analysis.case_result import OWN_FIGURE
 from orchestrator.analysis.intervals import (
     NO_AUTOCORRELATION,
     Autocorrelation,
@@ -27,6 +23,7 @@ from orchestrator.analysis.intervals import (
     error_factor,
     margin,
 )
+from orchestrator.analysis.measured import Measured, gather
 from orchestrator.analysis.outcome import figure_us
 from orchestrator.analysis.summary import LEVEL, Summary, logs_of, summarize
 from orchestrator.frozen import frozen
@@ -189,39 +186,26 @@ def is_hopeless(endings: Sequence[tuple[Outcome, str]]) -> bool:
     return in_row or tried[-1][0] is Outcome.TIMED_OUT
 
 
-def progress_by_case(campaign: Campaign, runs: Iterable[RunRecord]) -> dict[CaseKey, CaseProgress]:
-    """Return the progress of every case with timing invocations; ``runs`` are the campaign's, or one
-    device's of it.
+def progress_by_case(
+    campaign: Campaign, measured: Mapping[CaseKey, Measured]
+) -> dict[CaseKey, CaseProgress]:
+    """Return the progress of every case with timing invocations in a campaign, of the cases that
+    were gathered from its runs.
     """
-    cases = grouped(runs, lambda run: run.case.case_key)
-    others = device_autocorrelations(cases, campaign)
-    return dict(iter_progress(campaign, cases.items(), others))
-
-
-def iter_progress(
-    campaign: Campaign,
-    cases: Iterable[tuple[CaseKey, Sequence[RunRecord]]],
-    others: Mapping[CaseKey, Autocorrelation],
-) -> Iterator[tuple[CaseKey, CaseProgress]]:
-    """Yield the progress of every case with timing invocations: ``cases`` are those with runs, each
-    read once, and ``others`` is the autocorrelation of each case's device without it.
-    """
-    planned = _planned(campaign)
-    unmeasured = dict(planned)
-    for key, runs in cases:
-        timing = [
-            run for run in runs if run.run_pass is FIGURE_PASS and run.outcome is not Outcome.UNFIT
+    timed = (item for item in campaign.invocations if item.run_pass is FIGURE_PASS)
+    planned = grouped(timed, lambda item: item.case.case_key)
+    progress: dict[CaseKey, CaseProgress] = {}
+    for key, item in measured.items():
+        runs = [
+            run
+            for run in item.timing
+            if run.campaign_id == campaign.campaign_id and run.outcome is not Outcome.UNFIT
         ]
-        if timing or key in planned:
-            case = unmeasured.pop(key)[0] if key in planned else timing[0].case
-            timing.sort(key=lambda run: run.invocation)
-            rule = campaign.terms.stopping
-            yield (
-                key,
-                _case_progress(case, timing, rule, planned, others.get(key, NO_AUTOCORRELATION)),
-            )
-    for key, (case, _) in unmeasured.items():
-        yield key, _case_progress(case, (), campaign.terms.stopping, planned, NO_AUTOCORRELATION)
+        if runs or key in planned:
+            runs.sort(key=lambda run: run.invocation)
+            numbers = {invocation.number for invocation in planned.get(key, ())}
+            progress[key] = _case_progress(item, runs, campaign.terms.stopping, numbers)
+    return progress
 
 
 def next_round(
@@ -237,7 +221,7 @@ def next_round(
     """
     progress = {
         key: item
-        for key, item in progress_by_case(campaign, runs).items()
+        for key, item in progress_by_case(campaign, gather(runs, [campaign])).items()
         if item.case.serial == serial
     }
     units: dict[str, list[CaseProgress]] = {}
@@ -265,33 +249,22 @@ def next_round(
     ]
 
 
-def _planned(campaign: Campaign) -> dict[CaseKey, tuple[Case, frozenset[int]]]:
-    timed = (item for item in campaign.invocations if item.run_pass is FIGURE_PASS)
-    cases = grouped(timed, lambda item: item.case.case_key)
-    return {
-        key: (items[0].case, frozenset(item.number for item in items))
-        for key, items in cases.items()
-    }
-
-
 def _case_progress(
-    case: Case,
-    runs: Sequence[RunRecord],
-    rule: StoppingRule | None,
-    planned: Mapping[CaseKey, tuple[Case, frozenset[int]]],
-    others: Autocorrelation,
+    measured: Measured, runs: Sequence[RunRecord], rule: StoppingRule | None, planned: set[int]
 ) -> CaseProgress:
-    result = judge_case(runs, others=others)
-    kind = result.figure
+    """Return a case's progress; ``runs`` are its timing runs by number, ``planned`` the numbers of
+    the plan.
+    """
+    latency = measured.latency
     by_id = {run.run_id: run for run in runs}
     figures = [
         latency_us
-        for name in result.used
-        if (latency_us := figure_us(by_id[name], kind)) is not None
+        for name in latency.used
+        if name in by_id and (latency_us := figure_us(by_id[name], latency.figure)) is not None
     ]
-    is_own = result.status in OWN_FIGURE
-    decision = decide(figures if is_own else (), rule or StoppingRule(), others)
-    reason = _reason(case, runs, rule, planned)
+    is_own = latency.status in OWN_FIGURE
+    decision = decide(figures if is_own else (), rule or StoppingRule(), measured.others)
+    reason = _reason(runs, rule, planned)
     if reason is StopReason.OPEN and not is_own:
         reason = StopReason.FAILED
     elif reason is StopReason.OPEN and decision.is_enough:
@@ -299,24 +272,18 @@ def _case_progress(
     elif reason is StopReason.OPEN and rule is not None and len(runs) >= rule.most:
         reason = StopReason.MOST
     return CaseProgress(
-        case=case,
+        case=measured.case,
         reason=reason,
         stored=len(runs),
         used=len(figures) if is_own else 0,
-        half_width=result.precision,
+        half_width=latency.precision,
         next_number=max((run.invocation for run in runs), default=-1) + 1,
     )
 
 
-def _reason(
-    case: Case,
-    runs: Sequence[RunRecord],
-    rule: StoppingRule | None,
-    planned: Mapping[CaseKey, tuple[Case, frozenset[int]]],
-) -> StopReason:
+def _reason(runs: Sequence[RunRecord], rule: StoppingRule | None, planned: set[int]) -> StopReason:
     """Return the reason that stops a case whatever its figures are; OPEN for none."""
-    _, numbers = planned.get(case.case_key, (case, frozenset()))
-    if not numbers <= {run.invocation for run in runs}:
+    if not planned <= {run.invocation for run in runs}:
         return StopReason.PLANNED
     if any(run.reason_code == THREADS_UNUSED for run in runs):
         return StopReason.UNUSED

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 from orchestrator.analysis.case_result import CaseStatus
+from orchestrator.analysis.measured import gather
 from orchestrator.analysis.rounds import progress_by_case
 from orchestrator.app import time_limits
 from orchestrator.app.attached import OpenedDevices, open_devices, unchecked_hint
@@ -534,7 +535,7 @@ def run_reader(
 def stopped(campaign: Campaign, runs: Iterable[RunRecord]) -> Iterator[Mapping[str, object]]:
     """Yield why each case has as many invocations as it has; runs of other campaigns pass by."""
     campaign_runs = (slim(run) for run in runs if run.campaign_id == campaign.campaign_id)
-    for key, item in progress_by_case(campaign, campaign_runs).items():
+    for key, item in progress_by_case(campaign, gather(campaign_runs, [campaign])).items():
         yield {"case_key": key} | {
             name: getattr(item, name) for name in ("reason", "text", "stored", "used", "half_width")
         }

@@ -207,15 +207,11 @@ def _listed(identities: Sequence[str]) -> str:
 
 
 def load_measured(workspace: Workspace, campaigns: Sequence[Campaign]) -> list[Measured]:
-    """Return the measured cases of some campaigns, without the pairs that only warmed a device."""
-    by_id = {campaign.campaign_id: campaign for campaign in campaigns}
+    """Return the measured cases of some campaigns."""
+    campaign_ids = [campaign.campaign_id for campaign in campaigns]
     return measured_cases(
-        (
-            run
-            for run in (workspace.store.runs(campaign_ids=list(by_id)) if by_id else ())
-            if not by_id[run.campaign_id].is_warm_up(run.run_pass, run.invocation)
-        ),
-        devices={str(serial): facts for serial, facts in workspace.store.devices().items()},
+        workspace.store.runs(campaign_ids=campaign_ids) if campaign_ids else (),
+        devices=workspace.store.devices(),
         builds=workspace.store.builds(),
         campaigns=campaigns,
     )

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from orchestrator.analysis.case_result import OWN_FIGURE, CaseStatus
 from orchestrator.analysis.drift import ATTEMPT_NUMBERS
+from orchestrator.analysis.measured import FindingCount
 from orchestrator.delegates import place_of
 from orchestrator.passes import goes_on
 from orchestrator.records.case import FIGURE_PASS
@@ -27,7 +28,7 @@ from orchestrator.tables.labels import (
     moment_text,
 )
 from orchestrator.tables.results import INVOCATIONS, RESULTS, Invocation, figures_decimals
-from orchestrator.tables.rows import FindingRow, InvocationRow, ResultRow
+from orchestrator.tables.rows import InvocationRow, ResultRow
 from orchestrator.tables.runs import LOG_CHARACTERS, LogExcerpt, device_moment, shorter
 from orchestrator.tables.table import NOTHINGS, PAGE, Column, Table
 from orchestrator.units import counted, format_bytes
@@ -70,7 +71,7 @@ def evidence_of(rows: Sequence[ResultRow]) -> Iterator[Mapping[str, object]]:
     characters = share if share >= _LEAST_LOG else 0
     for begin in range(0, len(rows), TOGETHER):
         runs: list[Invocation] = []
-        findings: list[FindingRow] = []
+        findings: list[FindingCount] = []
         cases = []
         for row in rows[begin : begin + TOGETHER]:
             blocks = [

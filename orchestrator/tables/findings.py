@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from orchestrator.analysis.measured import SEVERITIES, FindingCount
 from orchestrator.records.verdict import Severity
-from orchestrator.tables.rows import SEVERITIES, FindingRow, ResultRow, SkipRow
+from orchestrator.tables.rows import ResultRow, SkipRow
 from orchestrator.tables.table import DATA, PAGE, PEOPLE, Column, Kind, Table
 
 #: The greatest number of named cases of a finding.
 _MOST_NAMED: Final = 8
 #: A finding with the cases that have it.
-Kinds = tuple[FindingRow, Sequence[ResultRow]]
+Kinds = tuple[FindingCount, Sequence[ResultRow]]
 
-FINDINGS: Final[Sequence[Column[FindingRow]]] = (
+FINDINGS: Final[Sequence[Column[FindingCount]]] = (
     Column("code", "finding", lambda item: item.finding.code),
     Column(
         "severity",
@@ -29,7 +30,7 @@ FINDINGS: Final[Sequence[Column[FindingRow]]] = (
 )
 
 
-def findings_table(rows: Sequence[FindingRow]) -> Table[FindingRow]:
+def findings_table(rows: Sequence[FindingCount]) -> Table[FindingCount]:
     """Return the findings of one case."""
     return Table(name="findings", caption="Findings", columns=FINDINGS, rows=rows)
 
@@ -48,7 +49,7 @@ def _which(item: Kinds) -> list[tuple[str, str]]:
 
 def kinds_table(rows: Iterable[ResultRow]) -> Table[Kinds]:
     """Return the table of findings by code, worst first: the first of each, and its cases."""
-    kinds: dict[tuple[str, Severity], tuple[FindingRow, list[ResultRow]]] = {}
+    kinds: dict[tuple[str, Severity], tuple[FindingCount, list[ResultRow]]] = {}
     for row in rows:
         for item in row.findings:
             kinds.setdefault((item.finding.code, item.finding.severity), (item, []))[1].append(row)

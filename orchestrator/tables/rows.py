@@ -14,9 +14,9 @@ from typing import Any, Final, NamedTuple
 
 from orchestrator.analysis.case_result import CaseResult, CaseStatus
 from orchestrator.analysis.effect import Ratio
-from orchestrator.analysis.findings import finding_step
+from orchestrator.analysis.measured import FindingCount, Measured
 from orchestrator.analysis.summary import LEVEL, Summary
-from orchestrator.delegates import DELEGATES, place_of
+from orchestrator.delegates import place_of
 from orchestrator.frozen import frozen
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.case import FIGURE_PASS, Case, Pass, SkippedCase
@@ -28,7 +28,7 @@ from orchestrator.records.run import (
     Outcome,
     RunRecord,
 )
-from orchestrator.records.verdict import Finding, Outputs, ParityVerdict, Severity, outputs_of
+from orchestrator.records.verdict import Outputs, ParityVerdict, Quality, Severity
 from orchestrator.tables.devices import origin_of
 from orchestrator.tables.labels import (
     PARITY_WORDS,
@@ -44,8 +44,6 @@ from orchestrator.tables.table import NOTHING
 from orchestrator.units import counted, few, format_percent, tokens_per_s
 
 _MOST_OPERATORS: Final = 6
-#: As findings are listed.
-SEVERITIES: Final = (Severity.ERROR, Severity.WARNING, Severity.INFO)
 
 
 class BestMark(enum.StrEnum):
@@ -117,22 +115,6 @@ class SkipRow:
         return f"{self.skipped.delegate.value}, {counted(self.skipped.threads, 'thread')}, {self.skipped.tool.value}"
 
 
-@frozen
-class FindingRow:
-    """One finding, with the number of a case's invocations that have it."""
-
-    finding: Finding
-    #: In how many invocations; 0 when it is about the case as a whole.
-    count: int
-    #: Whether it is about the case's figure, or an invocation that the figure comes from.
-    is_of_figure: bool
-
-    @property
-    def next_step(self) -> str:
-        """The next step; empty when none is known."""
-        return finding_step(self.finding.code)
-
-
 #: The outcome of a process that gave no result, in words.
 _FAILURE_WORDS: Final = {
     Outcome.COMPLETED: "rejected",
@@ -183,17 +165,15 @@ class FailedRuns(NamedTuple):
 
 @frozen
 class ResultRow:
-    """One case: its request, its result and its evidence."""
+    """One case of a report: its judgement, and what else is shown of it."""
 
-    case: Case
+    #: Its runs are without operators, which are in ``profiles``.
+    measured: Measured
     model: ModelRow
     device: DeviceRow
     #: A label for delegate, threads, tool and flags that no other case of this model on this device
     #: has.
     configuration: str
-    #: Whether the device or that of an invocation is virtual, or the program is a fake binary.
-    is_virtual: bool
-    result: CaseResult
     best: BestMark = BestMark.NONE
     #: Over the baseline configuration; None when either side isn't judged.
     speed_up: Ratio | None = None
@@ -212,23 +192,55 @@ class ResultRow:
     init_memory_mib: float | None
     overall_memory_mib: float | None
     peak_memory_mib: float | None
-    #: Of the most informative invocation; None when no output was read.
-    delegate: DelegateEvidence | None
     invocations: Sequence[InvocationRow]
     #: The lines of passes beside its latency, by the name of their table.
     pass_lines: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     #: By campaign, where the plan has the pass ``profile``.
     profiles: tuple[Profile, ...] = ()
-    findings: tuple[FindingRow, ...]
-    #: Passes with a suspect run.
-    suspect: frozenset[Pass] = frozenset()
     #: Why it has this number of invocations, for each campaign with a stopping rule: (code,
     #: sentence).
     stopped: tuple[tuple[str, str], ...]
-    #: The newest campaign with a run of it, which its figure is of; None when unknown.
-    campaign: Campaign | None = None
-    #: Where its invocations were imported from, by their campaigns; empty for this lab's own.
-    origin: str
+
+    @property
+    def case(self) -> Case:
+        """The case."""
+        return self.measured.case
+
+    @property
+    def result(self) -> CaseResult:
+        """What its runs show together."""
+        return self.measured.result
+
+    @property
+    def campaign(self) -> Campaign | None:
+        """The campaign that its figure is of; None when unknown."""
+        return self.measured.campaign
+
+    @property
+    def origin(self) -> str:
+        """Where its invocations were imported from; empty for this lab's own."""
+        return self.measured.origin
+
+    @property
+    def is_virtual(self) -> bool:
+        """Whether the device or that of an invocation is virtual, or the program is a fake binary."""
+        return self.device.is_virtual or self.measured.is_virtual
+
+    @property
+    def delegate(self) -> DelegateEvidence | None:
+        """Where the operators ran; None when no output was read."""
+        return self.measured.evidence
+
+    @property
+    def findings(self) -> tuple[FindingCount, ...]:
+        """Each finding once, worst first."""
+        return self.measured.findings
+
+    @property
+    def suspect(self) -> frozenset[Pass]:
+        """The passes with a suspect run."""
+        runs = self.measured.runs
+        return frozenset(run.run_pass for run in runs if run.verdict.quality is Quality.SUSPECT)
 
     @property
     def key(self) -> str:
@@ -358,11 +370,8 @@ class ResultRow:
 
     @property
     def outputs(self) -> Outputs | None:
-        """The check of the outputs of its figure; None where no run completed."""
-        if not any(item.run.outcome is Outcome.COMPLETED for item in self.invocations):
-            return None
-        is_builtin = DELEGATES[self.case.delegate].is_builtin
-        return outputs_of(self.result.parity, is_builtin=is_builtin)
+        """The state of the outputs of its figure; None where no run completed."""
+        return self.measured.outputs
 
     @property
     def outputs_text(self) -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from orchestrator.analysis.measured import gather
 from orchestrator.analysis.rounds import progress_by_case
 from orchestrator.app.doctor import host_findings
 from orchestrator.app.resuming import resume
@@ -144,9 +145,9 @@ def test_rounds_that_would_be_added_and_curves_that_are_cut_are_abandoned_too(
         (run.run_pass, run.invocation) for run in store.runs() if run.reason_code == "abandoned"
     }
     assert abandoned == {(Pass.TIMING, 2), (Pass.SUSTAINED, 1)}
-    assert progress_by_case(campaign, store.runs())[timing.case_key].text.endswith(
-        "after 2, then its campaign was abandoned"
-    )
+    assert progress_by_case(campaign, gather(store.runs(), [campaign]))[
+        timing.case_key
+    ].text.endswith("after 2, then its campaign was abandoned")
 
 
 def test_a_campaign_that_a_process_runs_is_not_closed_nor_any_other_that_was_named(

@@ -50,19 +50,24 @@ from tests.samples.sample_lab import (
 
 OLD, NEW = CampaignId("20260313-220500-aaaaaa"), CampaignId("20260314-220500-bbbbbb")
 OTHER_BUILD = replace(case(), build_sha256=BuildSha(content_key("other")))
-DEVICES: dict[str, DeviceFacts] = {facts.serial: facts for facts in (PIXEL_3, PIXEL_4, REAL_PIXEL)}
+DEVICES: dict[Serial, DeviceFacts] = {
+    facts.serial: facts for facts in (PIXEL_3, PIXEL_4, REAL_PIXEL)
+}
 
 
-def measured(
-    runs: Sequence[RunRecord], *, system: str = "", campaigns: Sequence[Campaign] = ()
-) -> list[Measured]:
-    found = measured_cases(
+def measured(runs: Sequence[RunRecord], *, campaigns: Sequence[Campaign] = ()) -> list[Measured]:
+    return measured_cases(
         runs,
         campaigns=campaigns,
         devices=DEVICES,
         builds={build.sha256: build for build in BUILDS.values()},
     )
-    return [replace(item, system=system) for item in found]
+
+
+def on_system(item: Measured, system: str) -> Measured:
+    terms = Terms(fingerprints={item.case.serial: system})
+    campaign = campaign_of(item.runs, campaign_id=item.campaign_id, terms=terms)
+    return replace(item, campaigns=(campaign,))
 
 
 def night(
@@ -189,11 +194,11 @@ def test_a_system_update_between_nights_is_told_and_an_unknown_system_is_not_hel
 ):
     before, after = night(case()), night(case(), campaign=NEW)
     updated = compared(
-        [replace(before[0], system="google/blueline:12/A")],
-        [replace(after[0], system="google/blueline:12/B")],
+        [on_system(before[0], "google/blueline:12/A")],
+        [on_system(after[0], "google/blueline:12/B")],
     )
     assert [item.fact for item in updated.rows[0].differences] == [Fact.SYSTEM]
-    unknown = compared(before, [replace(after[0], system="google/blueline:12/B")])
+    unknown = compared(before, [on_system(after[0], "google/blueline:12/B")])
     assert unknown.rows[0].differences == ()
 
 

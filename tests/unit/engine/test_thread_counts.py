@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from orchestrator.analysis.measured import gather
 from orchestrator.analysis.rounds import progress_by_case
 from orchestrator.records.campaign import Invocation, Terms
 from orchestrator.records.case import DelegateName, Pass
@@ -104,6 +105,8 @@ def test_a_resume_keeps_to_the_thread_count_that_was_measured_and_no_round_is_ad
     )
     texts = {
         item.case.threads: item.text
-        for item in progress_by_case(rig.campaign, rig.store.runs()).values()
+        for item in progress_by_case(
+            rig.campaign, gather(rig.store.runs(), [rig.campaign])
+        ).values()
     }
     assert texts[2] == "threads unused: measured with another number of them"
