@@ -214,8 +214,8 @@ def _within_campaigns(
                 hint=f"name two that differ: --by {rule.axis} BASELINE CANDIDATE",
             )
     names = (f"{rule.axis} {words[0]}", f"{rule.axis} {words[1]}")
-    compared = {item.campaign_id: None for side in sides for item in side}
-    notes = resume_notes(*filter(None, map(workspace.store.campaign, compared)))
+    compared = {item.campaign_id: item.campaign for side in sides for item in side}
+    notes = resume_notes(*filter(None, compared.values()))
     return replace(_compared(workspace, (sides[0], sides[1]), rule, names), notes=notes)
 
 

@@ -222,8 +222,8 @@ class Lab:
 
     def compare(
         self,
-        a: str | Results = "previous",
-        b: str | Results = "newest",
+        a: str | Results | None = None,
+        b: str | Results | None = None,
         *,
         by: str | None = None,
         campaigns: OneOrMore[str] = (),
@@ -234,10 +234,10 @@ class Lab:
         """Compare what is stored, case by case.
 
         Args:
-            a: The baseline: a campaign's id or the beginning of one, ``newest``, ``previous``, or
-                Results. With ``by`` a build, model, device, delegate or configuration
-                (``"threads=1"``).
-            b: The candidate.
+            a: The baseline: a campaign's id or the beginning of one, ``newest``, ``previous`` (the
+                default), or Results. With ``by`` a build, model, device, delegate or configuration
+                (``"threads=1"``). An A/B comparison alone is shown as it was measured.
+            b: The candidate; the newest campaign by default.
             by: ``build``, ``model``, ``device``, ``delegate`` or ``config``: compare within
                 campaigns.
             campaigns: With ``by``: the campaigns to search. Default: the newest one that has both
@@ -251,7 +251,10 @@ class Lab:
         """
         from orchestrator.app import comparing
 
-        sides = [side if isinstance(side, str) else side.campaign_id for side in (a, b)]
+        if a is None and b is not None:
+            a = "previous"
+        given = (side for side in (a, b) if side is not None)
+        sides = [side if isinstance(side, str) else side.campaign_id for side in given]
         rule = comparing.rule_for(
             by or "campaign", sides, threshold=threshold, level=level, allowed=each(allow)
         )
@@ -299,7 +302,7 @@ def run(plan: str | Path | Plan) -> Results:
 
 
 def compare(
-    a: str | Results = "previous", b: str | Results = "newest", *, by: str | None = None
+    a: str | Results | None = None, b: str | Results | None = None, *, by: str | None = None
 ) -> Comparison:
     """Compare what the default Lab has stored: see :meth:`Lab.compare`."""
     with Lab() as lab:

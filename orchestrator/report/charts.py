@@ -4,6 +4,7 @@ winner; thread scaling, layers and sustained runs.
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -171,15 +172,24 @@ def run_strip(runs: Sequence[RunRecord], kind: FigureKind, name: str, css_class:
 
 
 def percentiles(figures_us: Iterable[float | None]) -> str:
-    """Return the percentiles of runs: ``5 runs, p50 6.45, p90 6.50, p99 6.52 ms``."""
+    """Return the percentiles of runs: ``12 runs, p50 6.45, p90 6.50, max 6.52 ms``.
+
+    A percentile is the smallest figure that as many percent don't exceed. With fewer than 10 runs
+    p90 would be the maximum, with fewer than 100 p99: these are left out.
+    """
     figures = sorted(filter(None, figures_us))
     if not figures:
         return "no figure"
-    quantiles = {50: statistics.median(figures)} | {
-        share: figures[min(len(figures) - 1, len(figures) * share // 100)] for share in (90, 99)
+    count = len(figures)
+    marks = {"p50": statistics.median(figures)}
+    marks |= {
+        f"p{share}": figures[math.ceil(count * share / 100) - 1]
+        for share in (90, 99)
+        if count * (100 - share) >= 100
     }
-    parts = [f"p{share} {figure_us / US_PER_MS:.4g}" for share, figure_us in quantiles.items()]
-    return f"{counted(len(figures), 'run')}, {', '.join(parts)} ms"
+    marks["max"] = figures[-1]
+    parts = [f"{name} {figure_us / US_PER_MS:.4g}" for name, figure_us in marks.items()]
+    return f"{counted(count, 'run')}, {', '.join(parts)} ms"
 
 
 @frozen

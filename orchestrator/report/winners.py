@@ -23,7 +23,7 @@ from orchestrator.records.campaign import Terms
 from orchestrator.records.case import Case, ToolName, all_but, grouped
 from orchestrator.records.device import HOST_SERIAL
 from orchestrator.records.run import DelegateTruth
-from orchestrator.records.verdict import Outputs
+from orchestrator.records.verdict import CLAIM_LEVEL, Outputs
 from orchestrator.tables.escapes import shell_word
 from orchestrator.tables.labels import ShortNames, short_names
 from orchestrator.tables.results import RESULTS, ratio_columns, row_style
@@ -415,11 +415,13 @@ def answer_text(contest: Contest, *, names_model: bool = True) -> str:
         if (more := len(tied_names) - _MOST_TIED) > 1:
             tied_names[_MOST_TIED:] = [f"{more} more"]
         # With few processes and many configurations, even large differences are ties.
-        doubt = (
-            "these processes can't tell them apart"
-            if contest.is_tested
-            else "one process each can't tell them apart"
-        )
+        processes = "these processes" if contest.is_tested else "one process each"
+        doubt = f"{processes} can't tell them apart"
+        if contest.is_tested and row.level > CLAIM_LEVEL:
+            doubt += (
+                f" at the {100 * row.level:.4g} % that {len(contest.clean)} configurations need;"
+                f" 'benchfarm compare' takes {100 * CLAIM_LEVEL:.4g} % for two"
+            )
         slower = f"; {names.of(second[0].configuration)} is slower" if second else ""
         return (
             f"{subject}{', '.join(tied_names[:-1])} and {tied_names[-1]} are tied; {doubt}{slower}"

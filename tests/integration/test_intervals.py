@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -12,12 +13,14 @@ from typing import Any
 import pytest
 
 from orchestrator.app.comparing import compare, rule_for
+from orchestrator.app.lab import Lab
 from orchestrator.app.stored import named_campaigns, report_data
 from orchestrator.app.workspace import Workspace
-from orchestrator.records.campaign import CampaignStatus
+from orchestrator.records.campaign import Campaign, CampaignStatus, Pairing, Terms
 from orchestrator.records.case import CampaignId, CaseKey, DelegateName
 from orchestrator.records.run import RunRecord
 from orchestrator.settings import Settings
+from orchestrator.store.opening import MemoryStore, open_store
 from tests.samples.sample_lab import START, campaign_of, case, lab_of, run
 
 #: Autocorrelation that a device had shown before: (weight, total).
@@ -98,3 +101,44 @@ def test_a_comparison_shows_the_intervals_of_the_report(
     workspace.store.set_status(CampaignId("first"), CampaignStatus.INTERRUPTED, None)
     (left,) = compare(workspace, sides, rule_for(by, sides), campaigns=named).notes
     assert "'benchfarm run --resume first'" in left
+
+
+class CountingStore(MemoryStore):
+    """Remembers which campaigns are read one by one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reads: list[str] = []
+
+    def campaign(self, campaign_id: CampaignId) -> Campaign | None:
+        self.reads.append(campaign_id)
+        return super().campaign(campaign_id)
+
+
+def test_a_comparison_within_one_campaign_reads_it_once(tmp_path: Path) -> None:
+    settings = Settings.from_environment({"ANDROID_ADB_SERVER_PORT": "1"}, home=tmp_path)
+    store = CountingStore()
+    runs = drifting("first", CASES, 1.0)
+    lab_of(runs, campaign_id=CampaignId("first"), status=CampaignStatus.INTERRUPTED).store_in(store)
+    sides = ["cpu", "xnnpack"]
+    with Workspace(settings, store=store) as opened:
+        comparison = compare(opened, sides, rule_for("delegate", sides))
+    assert store.reads == ["first"]
+    assert comparison.notes == ("Runs are left to measure: 'benchfarm run --resume first'.",)
+
+
+def test_python_shows_a_finished_ab_comparison(tmp_path: Path) -> None:
+    old, new = CASES[0], replace(CASES[0], threads=2)
+    pairing = Pairing(
+        sides=((old.case_key, new.case_key),), baseline="threads 1", candidate="threads 2",
+        kind="threads", detect=0.02, level=0.99, threshold=0.02,
+    )  # fmt: skip
+    runs = drifting("pairs", (old, new), 1.0)
+    store = tmp_path / "store.sqlite"
+    with closing(open_store(store)) as opened:
+        lab_of(runs, campaign_id=CampaignId("pairs"), terms=Terms(pairing=pairing)).store_in(opened)
+    with Lab(home=tmp_path, store=store) as lab:
+        for word in ("pairs", "newest"):
+            comparison = lab.compare(word)
+            assert (comparison.compared.baseline, len(comparison)) == ("threads 1", 1)
+            assert "pairs" in str(comparison)

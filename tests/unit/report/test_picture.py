@@ -11,7 +11,7 @@ from orchestrator.records.case import DelegateName, Serial
 from orchestrator.records.run import Outcome, Sample
 from orchestrator.records.verdict import Finding, Quality, Severity
 from orchestrator.report.assembly import build_report_data
-from orchestrator.report.charts import model_pictures
+from orchestrator.report.charts import model_pictures, percentiles
 from orchestrator.report.drawing import Axis, Dot, axis_of, change_axis, dots, sparkline
 from orchestrator.tables.labels import short_names
 from orchestrator.tables.runs import device_moment
@@ -217,3 +217,19 @@ def test_a_moment_has_the_hottest_zone_that_shows_a_temperature() -> None:
     sample = Sample(uptime_s=100.0, heat_c={"cpu": 30.0, "trip": 9_999.0})
     assert device_moment(sample) == (100.0, 30.0, {}, {}, None)
     assert device_moment(replace(sample, heat_c={"trip": 9_999.0}))[1] is None
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (1, "1 run, p50 1, max 1 ms"),
+        (9, "9 runs, p50 5, max 9 ms"),
+        (10, "10 runs, p50 5.5, p90 9, max 10 ms"),
+        (99, "99 runs, p50 50, p90 90, max 99 ms"),
+        (100, "100 runs, p50 50.5, p90 90, p99 99, max 100 ms"),
+    ],
+)
+def test_a_percentile_of_too_few_runs_is_called_what_it_is_their_maximum(
+    count: int, text: str
+) -> None:
+    assert percentiles(1000.0 * number for number in range(count, 0, -1)) == text
