@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Iterator, Sequence
-from typing import ClassVar, TypeVar
+from typing import ClassVar, Final, TypeVar
 
 _Kind = TypeVar("_Kind", bound="BenchfarmError")
 
@@ -192,15 +192,24 @@ class DeviceStorageError(DeviceError):
     """There is no space left on the phone; free some."""
 
 
+#: Errors that waiting may mend: the connection to the device is lost, or another device is in its
+#: place.
+RETURNING: Final = (
+    AdbUnavailableError,
+    NoDeviceError,
+    DeviceUnauthorizedError,
+    LinkLostError,
+    DeviceTimeoutError,
+    DeviceChangedError,
+    SystemDownError,
+    LogOverrunError,
+    TransferError,
+)
+
+
 def may_return(error: DeviceError) -> bool:
-    """Whether waiting may help: the connection to the device is lost, or another device is in its
-    place.
-    """
-    if isinstance(error, DeviceBusyError):
-        return False
-    return error.transient or isinstance(
-        error, DeviceChangedError | DeviceUnauthorizedError | AdbUnavailableError | NoDeviceError
-    )
+    """Whether waiting may help."""
+    return isinstance(error, RETURNING)
 
 
 class InstallError(DeviceError):

@@ -35,9 +35,9 @@ from orchestrator.devices.quiet import (
     steps_for,
 )
 from orchestrator.devices.rescue import HubPower, hub_port
+from orchestrator.devices.retries import RESTORING
 from orchestrator.devices.sockets import failure_reason, quote, shell_refusal
 from orchestrator.errors import (
-    AdbUnavailableError,
     DeviceBusyError,
     DeviceChangedError,
     DeviceCommandError,
@@ -45,7 +45,6 @@ from orchestrator.errors import (
     DeviceSetAsideError,
     DeviceStorageError,
     DeviceTimeoutError,
-    may_return,
 )
 from orchestrator.ports import Change, Device, Fitness
 from orchestrator.records.case import Serial
@@ -53,10 +52,11 @@ from orchestrator.records.device import VIRTUAL_USB, DeviceFacts, DeviceState
 from orchestrator.records.plan import FitLimits, Quiet, Screen
 from orchestrator.scripts import Answer, ask, call
 
-#: Attempts to restore a device whose connection fails, and the time that it gets to answer before
-#: each retry: an offline phone must not delay the end of the others.
-_RESTORES_MAX: Final = 3
+#: The time that a device gets to answer before another try to restore it: an offline phone must not
+#: delay the end of the others.
 _RESTORE_READY_S: Final = 20.0
+#: A phone that hangs gets twice this time: for an empty command, and before another try.
+_HUNG_S: Final = 10.0
 
 #: Zone name (regular expression) -> limit in degrees, as the device's profile declares.
 ZoneLimits = Callable[[DeviceFacts], Mapping[str, float]]
@@ -208,33 +208,30 @@ class LadderConditioner:
         raise DeviceCommandError. ``on_note`` gets each remaining difference from the first
         snapshot. ``take``: also a phone that somebody else holds, whose process must be dead.
         """
-        tries = 1
-        while True:
-            is_awaited = tries > 1
-            try:
-                if is_awaited:
-                    device.wait_until_ready(timeout_s=_RESTORE_READY_S)
-                    is_awaited = False
-                restored = self._restore(device, on_note, take=take)
-            except DeviceError as error:
-                # A wait that timed out isn't repeated.
-                is_offline = is_awaited and isinstance(
-                    error, DeviceTimeoutError | AdbUnavailableError
-                )
-                if is_offline or tries == _RESTORES_MAX or not may_return(error):
-                    # On a phone that somebody else holds no run of ours is left.
-                    if not isinstance(error, DeviceBusyError):
-                        self._unreleased.add(device.serial)
-                    raise
-                tries += 1
-            else:
-                self._unreleased.discard(device.serial)
-                return restored
+
+        def wait(error: DeviceError, deadline: Deadline) -> None:
+            has_hung = isinstance(error, DeviceTimeoutError)
+            device.wait_until_ready(timeout_s=_HUNG_S if has_hung else _RESTORE_READY_S)
+
+        try:
+            restored = RESTORING.run(
+                lambda: self._restore(device, on_note, take=take), between=wait, clock=self._clock
+            )
+        except DeviceBusyError:
+            # On a phone that somebody else holds no run of ours is left.
+            raise
+        except DeviceError:
+            self._unreleased.add(device.serial)
+            raise
+        self._unreleased.discard(device.serial)
+        return restored
 
     def _restore(self, device: Device, on_note: _Report, *, take: bool) -> Sequence[str]:
         if not isinstance(device, AdbDevice):
             return self._undo_all(device)
         try:
+            # The steps have longer timeouts, which a phone that hangs mustn't take each.
+            device.shell(":", timeout_s=_HUNG_S, action="restoring the phone")
             claim = self._claims.take(
                 device, by_force=take, next_scripts=self._takeover_scripts(device)
             )
@@ -451,30 +448,26 @@ class LadderConditioner:
         self._quiet.pop(device.serial, None)
         self._stuck_screens.discard(device.serial)
         restored, why = self.power_on(device.serial)
-        ports_off = self.journal.ports_off(device.serial)
-        remaining = [change for change in self.journal.pending(device.serial) if not change.port]
-        if isinstance(device, AdbDevice):
-            if ports_off and [change.port for change in ports_off] == [hub_port(device)]:
-                # The phone is online on that port: somebody powered it on.
-                ports_off, why = [], ""
-            phone_changes = self._phone_journal(device)
+        changes = self.journal.pending(device.serial)
+        if why and isinstance(device, AdbDevice) and hub_port(device) in {c.port for c in changes}:
+            # It is online on that port: somebody powered it on.
+            changes, why = [change for change in changes if not change.port], ""
+        if phone_changes := self._phone_journal(device):
             # Where both have changes, those of another computer were made first.
-            remaining = [change for change in phone_changes if change not in remaining] + remaining
-            if phone_changes:
-                self.journal.keep(device.serial, [*remaining, *ports_off])
-        is_touched = bool(remaining)
-        failed = [why] if why else []
-        for change in reversed(remaining.copy()):
+            changes = [change for change in phone_changes if change not in changes] + changes
+            self.journal.keep(device.serial, changes)
+        remaining, failed = changes.copy(), [why] if why else []
+        for change in reversed([change for change in changes if change.undo]):
             if why := self._undo_change(device, change):
                 failed.append(f"{change.what} can't be restored with {change.undo!r}: {why}")
                 continue
             restored.append(change.what)
             remaining.remove(change)
             if remaining:
-                self.journal.keep(device.serial, [*remaining, *ports_off])
+                self.journal.keep(device.serial, remaining)
         if failed:
             raise DeviceCommandError("; ".join(failed), serial=device.serial)
-        if is_touched and isinstance(device, AdbDevice):
+        if any(change.undo for change in changes):
             # The phone's file is removed first: while either is left, the next process undoes the
             # changes again.
             self._write_phone_journal(device, ())

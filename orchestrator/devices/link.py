@@ -20,6 +20,7 @@ from orchestrator.clock import Clock, Deadline, SystemClock
 from orchestrator.devices.adb_server import AdbServer
 from orchestrator.devices.lease import NoteRenewal
 from orchestrator.devices.probes import parse_serial
+from orchestrator.devices.retries import LINK_LOST, Retry
 from orchestrator.devices.sockets import (
     Connection,
     failure_reason,
@@ -30,7 +31,6 @@ from orchestrator.devices.sockets import (
     writing_failure,
 )
 from orchestrator.errors import (
-    AdbUnavailableError,
     DeviceChangedError,
     DeviceCommandError,
     DeviceError,
@@ -45,16 +45,11 @@ from orchestrator.ports import ShellResult
 from orchestrator.processes import turn
 from orchestrator.records.case import Serial
 from orchestrator.scripts import Answer, ask, call, mark
+from orchestrator.units import format_duration
 
 _T = TypeVar("_T")
-#: Called with the reason why an awaited phone is offline, and the seconds of waiting that are left.
-OnAway = Callable[[str, float], None]
-#: How long to wait for an offline phone; in a longer wait, the time of one try to reconnect.
-_AWAY_S: Final = 20.0
-_RECONNECT_STEP_S: Final = 5.0
-#: Why a phone is offline: its link ended, or it doesn't answer in time.
-_IS_GONE: Final = "can't be reached"
-_HANGS: Final = "doesn't answer"
+#: Called with a text about an offline phone, and whether it is offline.
+ReportAway = Callable[[str, bool], None]
 _RETRY_PAUSE_S: Final = 0.1
 _READ_ATTEMPTS: Final = 3
 _READ_TIMEOUT_S: Final = 120.0
@@ -107,6 +102,8 @@ class PhoneLink:
         self.transport = transport
         self.serial = Serial(transport)
         self.clock = clock or SystemClock()
+        #: Whether the last command wasn't answered in time.
+        self.hangs = False
         #: Renews our note on the phone, in front of commands.
         self.note_renewal = NoteRenewal(self.clock)
         #: Limits the files being sent at once.
@@ -142,9 +139,11 @@ class PhoneLink:
             try:
                 result = run_shell(connection, command, most_bytes=most_bytes)
             except DeviceTimeoutError:
+                self.hangs = True
                 if mark:
                     self._end(mark)
                 raise
+        self.hangs = False
         if is_renewal:
             self.note_renewal.after(result, serial=self.serial)
         return result
@@ -208,71 +207,27 @@ class PhoneLink:
     def retry(
         self,
         operation: Callable[[], _T],
+        rule: Retry = LINK_LOST,
         *,
-        retry_s: float = 0.0,
         cancelled: threading.Event | None = None,
-        on_offline: OnAway = lambda reason, left_s: None,
+        report_away: ReportAway = lambda text, is_away: None,
     ) -> _T:
-        """Run an operation that may be repeated; retry it once if the link was lost and the phone
-        reconnects.
+        """Run an operation that may be repeated; reconnect the phone before another try.
 
-        ``retry_s``: retry after every lost link or timeout, until this many seconds after the
-        first one. ``on_offline`` is called when the phone doesn't reconnect at once. Raises
-        InterruptedByUserError when cancelled meanwhile.
+        Raises InterruptedByUserError when cancelled meanwhile.
         """
-        deadline: Deadline | None = None
-        while True:
-            try:
-                return operation()
-            except (LinkLostError, DeviceTimeoutError, AdbUnavailableError) as error:
-                has_hung = isinstance(error, DeviceTimeoutError)
-                is_second = deadline is not None
-                deadline = deadline or Deadline(retry_s or _AWAY_S, self.clock)
-                if deadline.expired if retry_s else (has_hung or is_second):
-                    raise
-            if not retry_s:
-                self.reconnect(deadline)
-                continue
-            report_away = partial(on_offline, _HANGS if has_hung else _IS_GONE)
-            # A hung phone was waited for already; a link may break again and again.
-            if has_hung or deadline.elapsed_s >= _RECONNECT_STEP_S:
-                report_away(deadline.remaining_s)
-            self._await_return(
-                deadline, fresh=has_hung, cancelled=cancelled, on_offline=report_away
-            )
+        absence = _Absence(self, rule, cancelled, report_away)
+        result = rule.run(operation, between=absence.wait, clock=self.clock)
+        absence.end()
+        return result
 
-    def _await_return(
-        self,
-        deadline: Deadline,
-        *,
-        fresh: bool,
-        cancelled: threading.Event | None,
-        on_offline: Callable[[float], None],
-    ) -> None:
-        """Try to reconnect until a deadline; ``on_offline`` gets the remaining seconds after each
-        failed try.
-        """
-        while True:
-            if self.clock.wait(_RETRY_PAUSE_S, cancelled):
-                raise InterruptedByUserError
-            step = Deadline(min(_RECONNECT_STEP_S, deadline.remaining_s), self.clock)
-            try:
-                self.reconnect(step, fresh=fresh)
-            except (LinkLostError, DeviceTimeoutError, AdbUnavailableError) as error:
-                fresh = isinstance(error, DeviceTimeoutError)
-                if deadline.expired:
-                    raise
-                on_offline(deadline.remaining_s)
-            else:
-                return
-
-    def reconnect(self, deadline: Deadline, *, fresh: bool = False) -> None:
-        """Reconnect the phone; ``fresh``: by a new connection even if the server reports the old one
-        as good.
+    def reconnect(self, deadline: Deadline) -> None:
+        """Reconnect the phone, by a new connection if its last command wasn't answered: the server
+        reports such a connection as good.
 
         Raises DeviceTimeoutError, LinkLostError, and DeviceChangedError when another phone answers.
         """
-        self.server.reconnect(self.transport, deadline, fresh=fresh)
+        self.server.reconnect(self.transport, deadline, fresh=self.hangs)
         if self.serial == self.transport:
             return
         answer = self.ask_serial(timeout_s=max(1.0, deadline.remaining_s))
@@ -391,6 +346,46 @@ class PhoneLink:
             f"{names}: size or checksum differ from the phone's ({'; '.join(answer.sections)[-200:]})",
             serial=self.serial,
         )
+
+
+class _Absence:
+    """A phone that is offline in the middle of an operation."""
+
+    def __init__(
+        self,
+        link: PhoneLink,
+        rule: Retry,
+        cancelled: threading.Event | None,
+        report: ReportAway,
+    ) -> None:
+        self._link, self._rule, self._cancelled, self._report = link, rule, cancelled, report
+        self._is_reported = False
+
+    def wait(self, error: DeviceError, deadline: Deadline) -> None:
+        """Wait until the phone has reconnected; raises the error of the last attempt."""
+        clock = self._link.clock
+
+        def attempt() -> None:
+            self._link.reconnect(Deadline(min(self._rule.step_s, deadline.remaining_s), clock))
+
+        self._pause(error, deadline)
+        self._rule.run(attempt, between=self._pause, clock=clock, deadline=deadline)
+
+    def _pause(self, error: DeviceError, deadline: Deadline) -> None:
+        """Wait a moment; report a phone that was waited for already."""
+        has_hung = isinstance(error, DeviceTimeoutError)
+        if not self._is_reported and (has_hung or deadline.elapsed_s >= self._rule.step_s):
+            self._is_reported = True
+            reason = "doesn't answer" if self._link.hangs else "can't be reached"
+            limit = format_duration(deadline.remaining_s)
+            self._report(f"{reason}: its run may continue; waiting up to {limit} for it", True)
+        if self._link.clock.wait(_RETRY_PAUSE_S, self._cancelled):
+            raise InterruptedByUserError
+
+    def end(self) -> None:
+        """Report that the phone is back, if it was reported offline."""
+        if self._is_reported:
+            self._report("is back", False)
 
 
 def _frames_from(file: FileIO, portion: memoryview) -> memoryview:

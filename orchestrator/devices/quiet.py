@@ -88,22 +88,19 @@ def steps_for(quiet: Quiet, facts: DeviceFacts, *, over_network: bool) -> list[Q
     """
     cut_off = "adb reaches the phone over the network, and would be cut off" if over_network else ""
     not_root = "" if facts.is_rooted else "it takes root"
-    steps = [screen_step(quiet.screen), *([] if quiet.screen is Screen.OFF else [_stay_awake()])]
-    if quiet.airplane:
-        steps.append(_airplane(facts, cut_off))
-    if quiet.no_doze:
-        steps += [_doze(kind) for kind in ("deep", "light")]
-    if quiet.animations_off:
-        steps += [_animation(name) for name in _ANIMATIONS]
-    if quiet.sync_off:
-        steps += [_radio(*radio, cut_off) for radio in _RADIOS]
-    if quiet.fixed_performance:
-        steps.append(_fixed_performance(facts))
-    if quiet.pin_clocks:
-        steps += [step for cluster in facts.clusters for step in _pinned_cluster(cluster, not_root)]
-    if quiet.pin_gpu:
-        steps.append(_pinned_gpu(not_root))
-    return steps
+    clusters = [step for item in facts.clusters for step in _pinned_cluster(item, not_root)]
+    table = (
+        (True, [screen_step(quiet.screen)]),
+        (quiet.screen is not Screen.OFF, [_stay_awake()]),
+        (quiet.airplane, [_airplane(facts, cut_off)]),
+        (quiet.no_doze, [_doze(kind) for kind in ("deep", "light")]),
+        (quiet.animations_off, [_animation(name) for name in _ANIMATIONS]),
+        (quiet.sync_off, [_radio(*radio, cut_off) for radio in _RADIOS]),
+        (quiet.fixed_performance, [_fixed_performance(facts)]),
+        (quiet.pin_clocks, clusters),
+        (quiet.pin_gpu, [_pinned_gpu(not_root)]),
+    )
+    return [step for is_planned, steps in table if is_planned for step in steps]
 
 
 def screen_step(screen: Screen) -> QuietStep:

@@ -76,9 +76,7 @@ class LadderRescuer:
         """Yield the rungs (note, operation, seconds to answer); consumed until one helps."""
         yield (
             "is being reconnected",
-            lambda: _succeeds(
-                lambda: device.reconnect(Deadline(self._answer_s, device.clock), fresh=True)
-            ),
+            lambda: _succeeds(lambda: self._reconnect(device)),
             self._answer_s,
         )
         port = hub_port(device) if self._power.is_there else None
@@ -90,6 +88,10 @@ class LadderRescuer:
             )
         if may_reboot:
             yield "is being rebooted", lambda: _reboots(device), _BOOT_S
+
+    def _reconnect(self, device: AdbDevice) -> None:
+        device.hangs = True
+        device.reconnect(Deadline(self._answer_s, device.clock))
 
     def _answers(self, device: AdbDevice, timeout_s: float) -> bool:
         return _succeeds(lambda: device.wait_until_ready(timeout_s=timeout_s))

@@ -1,4 +1,11 @@
-"""Runs that outlive the link: started in the background on the phone, awaited, killed by pid."""
+"""Runs that outlive the link: started in the background on the phone, awaited, killed by pid.
+
+    begins -> running -> done | leftovers            it ended by itself
+    begins, running -> overdue | cancelled           it is killed
+    begins -> never began, running -> vanished -> gone, any -> rebooted    errors
+
+While the phone is offline its run stays in the state that was seen last.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +14,14 @@ import math
 import re
 import secrets
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum, StrEnum
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final
 
 from orchestrator.clock import Deadline
-from orchestrator.devices.link import PhoneLink, parse_files
+from orchestrator.devices.link import PhoneLink, ReportAway, parse_files
+from orchestrator.devices.retries import OFFLINE, ONE_TRY, Retry, until
 from orchestrator.devices.sockets import failure_reason, quote, writing_failure
 from orchestrator.errors import (
     DeviceChangedError,
@@ -28,11 +36,7 @@ from orchestrator.frozen import frozen
 from orchestrator.ports import ProcessResult
 from orchestrator.records.case import RunId
 from orchestrator.scripts import Answer, call, mark, text
-from orchestrator.units import format_duration
 
-_T = TypeVar("_T")
-#: Called with a text about an offline phone, and whether it is offline.
-ReportAway = Callable[[str, bool], None]
 #: In front of a run's folder in its wrapper's command line: identifies leftover runs.
 LABEL: Final = "benchfarm-run:"
 _OUTPUT_LIMIT_BYTES: Final = 64 << 20
@@ -61,42 +65,189 @@ _KILL_TIMEOUT_S: Final = 10.0
 _KILL_PAUSE_S: Final = 0.05
 
 
-@frozen
-class _RunState:
-    """The state of a run after a wait on the phone.
+class RunState(StrEnum):
+    """Where a run stands."""
 
-    ``done``, ``running``, ``begins`` (its shell hasn't written its pid yet), ``never began`` (for a
-    long time), ``gone`` (no such process, no exit code).
-    """
-
-    word: str
-    exit_code: int | None = None
+    #: Its shell hasn't written its pid yet.
+    BEGINS = "begins"
+    RUNNING = "running"
+    #: It has neither a process nor an exit code: a phone that shuts down ends its processes before
+    #: its link, so it is polled once more.
+    VANISHED = "vanished"
+    DONE = "done"
     #: The program has ended, but not the processes beside it.
-    has_leftovers: bool = False
-    #: Whether the phone rebooted since the run began.
-    rebooted: bool = False
-    #: The run's files, if they came whole with the message of its end.
-    files: Sequence[bytes | None] | None = None
+    LEFTOVERS = "leftovers"
+    OVERDUE = "overdue"
+    CANCELLED = "cancelled"
+    NEVER_BEGAN = "never began"
+    GONE = "gone"
+    REBOOTED = "rebooted"
 
 
-class _OfflineReport:
-    """An offline phone while its run is awaited: reported once, and again when it is back."""
+_AWAITED: Final = frozenset({RunState.BEGINS, RunState.RUNNING, RunState.VANISHED})
+#: Behind the output of ``wait.sh``: its state, and the phone's boot ids when it began and now.
+_WAIT_LINES: Final = r"^(done (\d+)( left)?|running|begins|gone)\n(.*)\n(.*)$"
 
-    def __init__(self, report: ReportAway) -> None:
-        self._report = report
-        self._has_begun = False
 
-    def begin(self, reason: str, left_s: float) -> None:
-        """Report once that the phone is offline and awaited for at most ``left_s``."""
-        if not self._has_begun:
-            self._has_begun = True
-            limit = format_duration(left_s)
-            self._report(f"{reason}: its run may continue; waiting up to {limit} for it", True)
+class _Run:
+    """One run on a phone, from its start to the reading of what it left."""
 
-    def end(self) -> None:
-        """Report that the phone is back, if it was reported offline."""
-        if self._has_begun:
-            self._report("is back", False)
+    def __init__(
+        self,
+        phone: PhoneLink,
+        folder: str,
+        names: Sequence[str],
+        deadline: Deadline,
+        cancelled: threading.Event | None,
+    ) -> None:
+        """``folder``: the run's own; ``names``: the files that it leaves there."""
+        self.state = RunState.BEGINS
+        self.exit_code: int | None = None
+        self._phone, self._folder, self._names = phone, folder, names
+        self._deadline, self._cancelled = deadline, cancelled
+        self._begin_deadline: Deadline | None = None
+        #: The files, if they came whole with the message of its end.
+        self._files: Sequence[bytes | None] | None = None
+
+    def follow(self, command: str, report_away: ReportAway) -> None:
+        """Start the run and wait for its end, however often the link is lost meanwhile."""
+        # By the token the run starts once, however often the script is sent.
+        token = secrets.token_hex(8)
+        arguments = (self._parent, self._folder, token, command, text("run"), text("sampler"))
+        start = {"start": call("start", *arguments)}
+        while self.state in _AWAITED:
+            # The run continues offline; we stop it at its deadline, so the phone is awaited a
+            # little longer.
+            rule = until(self._deadline.remaining_s + _CLEANUP_S)
+            poll = partial(self._poll, start)
+            try:
+                match, answer = self._phone.retry(
+                    poll, rule, cancelled=self._cancelled, report_away=report_away
+                )
+            except InterruptedByUserError:
+                self.state = RunState.CANCELLED
+                return
+            start = {}
+            self.state = self._next_state(match, answer)
+            if self.state is RunState.VANISHED:
+                self._phone.clock.wait(_GONE_PAUSE_S, self._cancelled)
+
+    def _poll(self, start: Mapping[str, str]) -> tuple[re.Match[str], Answer]:
+        """Let the phone wait for the run's end, at most until its deadline.
+
+        The answer includes the files, unless one is large or arrives damaged.
+        """
+        span_s = min(_LONGEST_WAIT_S, self._deadline.remaining_s)
+        step_s = min(WAIT_STEP_S, span_s)
+        steps = math.ceil(span_s / step_s) if step_s else 0
+        scripts = {
+            **start,
+            "wait": call("wait", self._folder, f"{step_s:g}", steps),
+            "read": call("read_files", mark(), _SMALL_BYTES, *self._names),
+        }
+        answer = self._phone.ask(
+            scripts,
+            timeout_s=span_s + _ANSWER_S,
+            cancelled=self._cancelled,
+            action="starting a run" if start else "waiting for a run",
+        )
+        match = re.search(_WAIT_LINES, answer.text("wait"), re.M)
+        if match is None:
+            action = "starting a run failed" if start else f"{self._folder} is gone"
+            output = answer.stderr.decode("utf-8", "replace").strip()
+            failure = writing_failure(output, serial=self._phone.serial, action=action)
+            if failure is not None:
+                raise failure
+            self._check_writing(action)
+            # Its start was cut off, or somebody removed it; another try uses a new folder.
+            raise TransferError(f"{action}: {failure_reason(answer)}", serial=self._phone.serial)
+        return match, answer
+
+    def _next_state(self, match: re.Match[str], answer: Answer) -> RunState:
+        """Return the state after an answer of the phone, and keep what came with the run's end."""
+        line, exit_code, leftovers, boot_before, boot_now = match.groups()
+        if boot_before and boot_now and boot_before != boot_now:
+            return RunState.REBOOTED
+        if exit_code is not None:
+            self.exit_code = int(exit_code)
+            if leftovers:
+                return RunState.LEFTOVERS
+            self._files = parse_files(answer, len(self._names))
+            return RunState.DONE
+        state = RunState(line)
+        if state is RunState.GONE:
+            return state if self.state is RunState.VANISHED else RunState.VANISHED
+        if state is RunState.BEGINS:
+            self._begin_deadline = self._begin_deadline or Deadline(_BEGIN_S, self._phone.clock)
+            if self._begin_deadline.expired:
+                return RunState.NEVER_BEGAN
+        return RunState.OVERDUE if self._deadline.expired else state
+
+    def files(self) -> dict[str, bytes]:
+        """Return the contents of its files by name; of long outputs both ends."""
+        files = self._files if self._files is not None else self._read()
+        return {
+            name: data for name, data in zip(self._names, files, strict=True) if data is not None
+        }
+
+    def _read(self) -> Sequence[bytes | None]:
+        phone, paths = self._phone, [f"{self._folder}/{name}" for name in self._names]
+        blocks = OUTPUT_MOST_BYTES // 2 // _BLOCK_BYTES
+        shorten = call("shorten", blocks, self._folder, "out", "err")
+
+        def read() -> Sequence[bytes | None]:
+            phone.shell(shorten, timeout_s=_SHORTENING_S, action="shortening a run's output")
+            return phone.read_files(paths, limit_bytes=_OUTPUT_LIMIT_BYTES)
+
+        return phone.retry(read, until(_CLEANUP_S))
+
+    @property
+    def _parent(self) -> str:
+        return self._folder.rpartition("/")[0]
+
+    def _check_writing(self, action: str) -> None:
+        """Raise the error if a run's folder isn't writable: a run fails in many ways then, few of
+        which say so.
+        """
+        probe = call("probe_writing", self._folder, self._parent)
+        result = self._phone.retry(
+            lambda: self._phone.shell(probe, action="writing on the phone"), until(_CLEANUP_S)
+        )
+        output = (result.stderr or result.stdout).decode("utf-8", "replace")
+        failure = writing_failure(output, serial=self._phone.serial, action=action)
+        if result.exit_code != 0 and failure is not None:
+            raise failure
+
+    def early_end_error(self) -> DeviceError:
+        """Return the error for a run whose shell ended without an exit code, or never began."""
+        self._check_writing("the run's output")
+        serial, path = self._phone.serial, f"{self._folder}/shell.err"
+        (shell_errors,) = self._phone.retry(
+            lambda: self._phone.read_files([path], limit_bytes=_SMALL_BYTES), until(_CLEANUP_S)
+        )
+        why = (shell_errors or b"").decode("utf-8", "replace").strip()[-400:]
+        if self.state is RunState.NEVER_BEGAN and not why:
+            # Transient: another try uses a new folder.
+            return TransferError(
+                f"the run in {self._folder} didn't begin within {_BEGIN_S:g} s", serial=serial
+            )
+        return DeviceCommandError(
+            f"the run in {self._folder} ended without an exit code: "
+            + (f"its shell said: {why}" if why else "its shell was killed"),
+            serial=serial,
+            hint="short of memory? close apps; the phone's log has more: adb logcat -b all",
+        )
+
+
+class _Folder(Enum):
+    """What becomes of a run's folder on the phone; a run that may still be on has none of these."""
+
+    #: All processes of the run have ended.
+    ENDED = "ended"
+    #: They couldn't be ended: the next kill_leftover_runs does it.
+    UNFINISHED = "unfinished"
+    #: The next command removes it.
+    DISCARDED = "discarded"
 
 
 class DetachedRuns(PhoneLink):
@@ -107,12 +258,7 @@ class DetachedRuns(PhoneLink):
         #: Called when the phone goes offline while its run is awaited, and when it is back.
         self.on_offline: ReportAway = lambda text, is_away: None
         self._runs_folder = folder
-        #: Folders of runs that certainly have ended.
-        self._ended: set[str] = set()
-        #: Folders of runs that couldn't be ended: the next kill_leftover_runs ends them.
-        self._unfinished: set[str] = set()
-        #: Folders to be removed with the next command.
-        self._discarded: list[str] = []
+        self._folders: dict[str, _Folder] = {}
 
     def run_folder(self, run_id: RunId) -> str:
         """See Device.run_folder; raises UsageError for an id that can't be the name of one."""
@@ -133,123 +279,89 @@ class DetachedRuns(PhoneLink):
         its shell was killed), LinkLostError and others when the phone didn't reconnect by the
         deadline.
         """
-        folder, names = self.run_folder(run_id), ("out", "err", *files)
-        self._unfinished.discard(folder)
-        clock = self.clock
-        begun_s = clock.monotonic_s()
+        folder, deadline = self.run_folder(run_id), Deadline(timeout_s, self.clock)
+        run = _Run(self, folder, ("out", "err", *files), deadline, cancelled)
         try:
-            state = self._wait(command, folder, names, Deadline(timeout_s, clock), cancelled)
+            self._remove_earlier(folder)
+            run.follow(command, self.on_offline)
+        except OFFLINE:
+            # The phone was awaited already.
+            self._folders[folder] = _Folder.UNFINISHED
+            raise
         except BaseException:
             # However the wait ends, the run mustn't keep heating the phone.
-            with contextlib.suppress(DeviceError):
-                self._end_run(folder, self._kill)
+            self._try_to_end(folder)
             raise
-        duration_s = clock.monotonic_s() - begun_s
-        was_cancelled = cancelled is not None and cancelled.is_set()
-        if state.word in {"running", "begins"}:
-            self._end_run(
-                folder, lambda folders: self._retry_in_cleanup(lambda: self._kill(folders))
-            )
-        elif state.word in {"gone", "never began"}:
-            self._check_writing(folder, action="the run's output")
-            raise self._early_end_error(folder, has_begun=state.word == "gone")
-        elif state.has_leftovers:
-            # Its result is complete; processes that can't be killed now are left to the next
-            # kill_leftover_runs.
-            with contextlib.suppress(DeviceError):
-                self._end_run(folder, self._kill)
-        else:
-            self._ended.add(folder)
-        file_contents = state.files if state.files is not None else self._read(folder, names)
-        contents = {
-            name: data for name, data in zip(names, file_contents, strict=True) if data is not None
-        }
+        duration_s = deadline.elapsed_s
+        match run.state:
+            case RunState.DONE:
+                self._folders[folder] = _Folder.ENDED
+            case RunState.LEFTOVERS:
+                # Its result is complete.
+                self._try_to_end(folder)
+            case RunState.OVERDUE | RunState.CANCELLED:
+                self._end_run(folder, until(_CLEANUP_S))
+            case RunState.REBOOTED:
+                self._try_to_end(folder)
+                raise DeviceChangedError("the phone rebooted in mid-run", serial=self.serial)
+            case _:
+                raise run.early_end_error()
+        contents = run.files()
         return ProcessResult(
-            exit_code=state.exit_code,
+            exit_code=run.exit_code,
             stdout=contents.pop("out", b""),
             stderr=contents.pop("err", b""),
-            timed_out=state.word in {"running", "begins"} and not was_cancelled,
+            timed_out=run.state is RunState.OVERDUE,
             duration_s=duration_s,
             files=contents,
         )
 
-    def _end_run(self, folder: str, kill: Callable[[Sequence[str]], None]) -> None:
-        """End a run; after a failure it is left to the next kill_leftover_runs, without another wait."""
-        self._unfinished.add(folder)
-        kill([folder])
-        self._unfinished.discard(folder)
-        self._ended.add(folder)
-
-    def _retry_in_cleanup(self, operation: Callable[[], _T]) -> _T:
-        """Run an operation at a run's end, with retries, also on a phone that hangs."""
-        return self.retry(operation, retry_s=_CLEANUP_S)
-
-    def _read(self, folder: str, names: Sequence[str]) -> Sequence[bytes | None]:
-        paths = [f"{folder}/{name}" for name in names]
-        shorten = call("shorten", OUTPUT_MOST_BYTES // 2 // _BLOCK_BYTES, folder, "out", "err")
-
-        def read() -> Sequence[bytes | None]:
-            self.shell(shorten, timeout_s=_SHORTENING_S, action="shortening a run's output")
-            return self.read_files(paths, limit_bytes=_OUTPUT_LIMIT_BYTES)
-
-        return self._retry_in_cleanup(read)
-
-    def _check_writing(self, folder: str, *, action: str) -> None:
-        """Raise the error if a run's folder isn't writable: a run fails in many ways then, few of
-        which say so.
+    def _remove_earlier(self, folder: str) -> None:
+        """Remove the folder of the same run, if it was made before: a start may be sent twice, so
+        that the removal needs its own command.
         """
-        probe = call("probe_writing", folder, self._runs_folder)
-        result = self._retry_in_cleanup(lambda: self.shell(probe, action="writing on the phone"))
-        output = (result.stderr or result.stdout).decode("utf-8", "replace")
-        if (
-            result.exit_code != 0
-            and (error := writing_failure(output, serial=self.serial, action=action)) is not None
-        ):
-            raise error
+        if self._folders.get(folder) is _Folder.DISCARDED:
+            removal = self.with_removals(":")
+            self.retry(lambda: self.must(removal, action="removing a run"))
+        self._folders.pop(folder, None)
 
-    def _early_end_error(self, folder: str, *, has_begun: bool) -> DeviceError:
-        """Return the error for a run whose shell ended without an exit code."""
-        (shell_errors,) = self._retry_in_cleanup(
-            lambda: self.read_files([f"{folder}/shell.err"], limit_bytes=_SMALL_BYTES)
-        )
-        why = (shell_errors or b"").decode("utf-8", "replace").strip()[-400:]
-        if not has_begun and not why:
-            # Transient: another try uses a new folder.
-            return TransferError(
-                f"the run in {folder} didn't begin within {_BEGIN_S:g} s", serial=self.serial
-            )
-        return DeviceCommandError(
-            f"the run in {folder} ended without an exit code: "
-            + (f"its shell said: {why}" if why else "its shell was killed"),
-            serial=self.serial,
-            hint="short of memory? close apps; the phone's log has more: adb logcat -b all",
-        )
+    def _end_run(self, folder: str, rule: Retry) -> None:
+        """End a run; after a failure it is left to the next kill_leftover_runs, without another wait."""
+        self._folders[folder] = _Folder.UNFINISHED
+        self.retry(lambda: self._kill([folder]), rule)
+        self._folders[folder] = _Folder.ENDED
+
+    def _try_to_end(self, folder: str) -> None:
+        with contextlib.suppress(DeviceError):
+            self._end_run(folder, ONE_TRY)
 
     def discard_run(self, run_id: RunId) -> None:
         """See Device.discard_run: needs no round trip; the next kill_leftover_runs removes the rest."""
         folder = self.run_folder(run_id)
-        if folder in self._unfinished:
+        if self._folders.get(folder) is _Folder.UNFINISHED:
             # The phone was awaited already.
-            self._unfinished.discard(folder)
+            del self._folders[folder]
             return
         with contextlib.suppress(DeviceError):
-            if folder not in self._ended:
+            if folder not in self._folders:
                 # Without its folder a run that continues couldn't be found.
                 self.retry(lambda: self._kill([folder]))
-            self._ended.discard(folder)
-            self._discarded.append(folder)
+            self._folders[folder] = _Folder.DISCARDED
 
     def with_removals(self, script: str) -> str:
         """Return a script with the removal of discarded runs in front; it may be sent twice."""
-        folders = " ".join(map(quote, self._discarded))
-        self._discarded.clear()
-        return f"rm -rf {folders} 2>/dev/null\n{script}" if folders else script
+        folders = [path for path, state in self._folders.items() if state is _Folder.DISCARDED]
+        for path in folders:
+            del self._folders[path]
+        return (
+            f"rm -rf {' '.join(map(quote, folders))} 2>/dev/null\n{script}" if folders else script
+        )
 
     def close(self) -> None:
         """See Device.close: remove the discarded runs; nothing else is held."""
-        if self._discarded:
+        if removal := self.with_removals(""):
             with contextlib.suppress(DeviceError):
-                self.shell(self.with_removals(":"), timeout_s=_CLOSING_S, action="removing a run")
+                self.shell(removal, timeout_s=_CLOSING_S, action="removing a run")
 
     def leftover_run_scripts(self) -> dict[str, str]:
         """Return scripts that print our runs and all processes for `end_leftover_runs`.
@@ -334,106 +446,6 @@ class DetachedRuns(PhoneLink):
                 f"the phone's ps can't be read: {table[:200]!r}", serial=self.serial
             )
         return processes
-
-    def _wait(
-        self,
-        command: str,
-        folder: str,
-        names: Sequence[str],
-        deadline: Deadline,
-        cancelled: threading.Event | None,
-    ) -> _RunState:
-        """Start the run and wait for its end, however often the link is lost meanwhile."""
-        # By the token the run starts once, however often the script is sent.
-        token = secrets.token_hex(8)
-        if folder in self._discarded:
-            # The same run again. A start may be sent twice, so the removal needs its own command.
-            removal = self.with_removals(":")
-            self.retry(lambda: self.must(removal, action="removing a run"))
-        start = {
-            "start": call(
-                "start", self._runs_folder, folder, token, command, text("run"), text("sampler")
-            )
-        }
-        begin_deadline: Deadline | None = None
-        was_gone = False
-        while True:
-            poll_run = partial(
-                self._poll_run, folder, names, start=start, deadline=deadline, cancelled=cancelled
-            )
-            # The run continues offline; we stop it at its deadline, so the phone is awaited a
-            # little longer.
-            retry_s = deadline.remaining_s + _CLEANUP_S
-            offline_report = _OfflineReport(self.on_offline)
-            try:
-                state = self.retry(
-                    poll_run, retry_s=retry_s, cancelled=cancelled, on_offline=offline_report.begin
-                )
-            except InterruptedByUserError:
-                return _RunState(word="running")
-            offline_report.end()
-            start = {}
-            if state.rebooted:
-                raise DeviceChangedError("the phone rebooted in mid-run", serial=self.serial)
-            if state.word == "begins":
-                begin_deadline = begin_deadline or Deadline(_BEGIN_S, self.clock)
-                if begin_deadline.expired:
-                    return replace(state, word="never began")
-            if state.word == "gone" and not was_gone:
-                # A phone that shuts down ends its processes before its link: poll again a moment
-                # later.
-                was_gone = True
-                self.clock.wait(_GONE_PAUSE_S, cancelled)
-                continue
-            if state.word not in {"running", "begins"} or deadline.expired:
-                return state
-
-    def _poll_run(
-        self,
-        folder: str,
-        names: Sequence[str],
-        *,
-        start: Mapping[str, str],
-        deadline: Deadline,
-        cancelled: threading.Event | None,
-    ) -> _RunState:
-        """Let the phone wait for a run's end, at most until its deadline; return the run's state.
-
-        It includes the files, unless one is large or arrives damaged.
-        """
-        span_s = min(_LONGEST_WAIT_S, deadline.remaining_s)
-        step_s = min(WAIT_STEP_S, span_s)
-        steps = math.ceil(span_s / step_s) if step_s else 0
-        action = "starting a run" if start else "waiting for a run"
-        scripts = {
-            **start,
-            "wait": call("wait", folder, f"{step_s:g}", steps),
-            "read": call("read_files", mark(), _SMALL_BYTES, *names),
-        }
-        answer = self.ask(scripts, timeout_s=span_s + _ANSWER_S, cancelled=cancelled, action=action)
-        match = re.search(
-            r"^(done (\d+)( left)?|running|begins|gone)\n(.*)\n(.*)$", answer.text("wait"), re.M
-        )
-        if match is None:
-            action = "starting a run failed" if start else f"{folder} is gone"
-            output = answer.stderr.decode("utf-8", "replace").strip()
-            if (why := writing_failure(output, serial=self.serial, action=action)) is not None:
-                raise why
-            self._check_writing(folder, action=action)
-            # Its start was cut off, or somebody removed it; another try uses a new folder.
-            raise TransferError(f"{action}: {failure_reason(answer)}", serial=self.serial)
-        word, exit_code, leftovers, boot_before, boot_now = match.groups()
-        rebooted = bool(boot_before) and bool(boot_now) and boot_before != boot_now
-        if exit_code is None:
-            return _RunState(word=word, rebooted=rebooted)
-        files = None if leftovers else parse_files(answer, len(names))
-        return _RunState(
-            word="done",
-            exit_code=int(exit_code),
-            has_leftovers=bool(leftovers),
-            rebooted=rebooted,
-            files=files,
-        )
 
 
 @frozen

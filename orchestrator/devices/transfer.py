@@ -16,6 +16,7 @@ from typing import Final
 from orchestrator.clock import Deadline
 from orchestrator.devices.link import PhoneLink, no_checksum, push_timeout_s, stream_checksum
 from orchestrator.devices.probes import parse_free_bytes
+from orchestrator.devices.retries import DAMAGED
 from orchestrator.devices.sockets import CANCEL_POLL_S, quote, service_failure, without_stack
 from orchestrator.errors import (
     DeviceError,
@@ -79,10 +80,7 @@ class PlacedFiles(PhoneLink):
         if answer is None:
             return placed
         self._make_room(answer, size_bytes)
-        try:
-            self.retry(lambda: self._push(file, blob))
-        except TransferError:
-            self.retry(lambda: self._push(file, blob))
+        DAMAGED.run(lambda: self.retry(lambda: self._push(file, blob)), clock=self.clock)
         return replace(placed, pushed_bytes=size_bytes)
 
     def _check_placed(self, file: HostFile, blob: str) -> Answer | None:

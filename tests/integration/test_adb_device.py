@@ -311,7 +311,7 @@ def test_a_hung_phone_raises_at_the_deadline_and_gets_well_again(
     with pytest.raises(DeviceTimeoutError):
         device.check_health(timeout_s=0.5)
     with pytest.raises(DeviceTimeoutError, match=r"the phone didn't connect within 1\.0 s"):
-        device.reconnect(Deadline(1.0), fresh=True)
+        device.reconnect(Deadline(1.0))
     phone.faults.remove(hang)
     device.reconnect(Deadline(30.0))
     device.check_health()

@@ -1,0 +1,85 @@
+"""The rules by which talk with a phone is tried again: after which errors, how often, how long.
+
+| rule | after | further tries | between two tries |
+|---|---|---|---|
+| `ONE_TRY` | | none | |
+| `LINK_LOST`: a question, a transfer | lost link, no adb server | 1 | reconnect, at most 20 s |
+| `until`: a run that is awaited or ended | these, and no answer in time | until a time | reconnect, in steps of 5 s |
+| `DAMAGED`: a file that arrived damaged | another checksum | 1 | nothing |
+| `RESTORING`: a restoration | all that waiting may mend | 2 | wait until it is ready |
+
+Below them an incomplete answer is asked for again (`scripts.ask`), and a reconnection polls the adb
+server and starts our own one anew (`AdbServer.reconnect`). Above them a device that stays away is
+recovered (`rescue`), and a run is measured again (`engine.case_runner`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from orchestrator.clock import Clock, Deadline
+from orchestrator.errors import (
+    RETURNING,
+    AdbUnavailableError,
+    DeviceError,
+    DeviceTimeoutError,
+    LinkLostError,
+    TransferError,
+)
+from orchestrator.frozen import frozen
+
+_T = TypeVar("_T")
+_GONE: Final = (LinkLostError, AdbUnavailableError)
+#: Errors of a phone that can't be reached, or hangs.
+OFFLINE: Final = (*_GONE, DeviceTimeoutError)
+
+
+@frozen
+class Retry:
+    """One rule."""
+
+    errors: tuple[type[DeviceError], ...]
+    #: The most further tries.
+    tries: float = math.inf
+    #: No further try begins this long after the first failure.
+    seconds: float = math.inf
+    #: How long one attempt to reconnect the phone may take.
+    step_s: float = 20.0
+
+    def run(
+        self,
+        operation: Callable[[], _T],
+        *,
+        clock: Clock,
+        between: Callable[[DeviceError, Deadline], None] = lambda error, deadline: None,
+        deadline: Deadline | None = None,
+    ) -> _T:
+        """Run an operation that may be repeated.
+
+        ``between`` gets the error and the deadline for further tries; what it raises isn't retried.
+        ``deadline``: that of the operation of which this one is a part.
+        """
+        failures = 0
+        while True:
+            try:
+                return operation()
+            except self.errors as error:
+                failures += 1
+                deadline = deadline or Deadline(self.seconds, clock)
+                if failures > self.tries or deadline.expired:
+                    raise
+                failure = error
+            between(failure, deadline)
+
+
+ONE_TRY: Final = Retry(errors=(), tries=0)
+LINK_LOST: Final = Retry(errors=_GONE, tries=1, seconds=20.0)
+DAMAGED: Final = Retry(errors=(TransferError,), tries=1)
+RESTORING: Final = Retry(errors=RETURNING, tries=2)
+
+
+def until(seconds: float) -> Retry:
+    """Return the rule for a run: it continues on the phone, whatever becomes of the link."""
+    return Retry(errors=OFFLINE, seconds=seconds, step_s=5.0)
