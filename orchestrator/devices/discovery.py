@@ -354,7 +354,9 @@ def full_address(text: str) -> str:
     address = text.strip()
     if address and not address.rpartition(":")[1]:
         address = f"{address}:{_USUAL_PORT}"
-    if not is_tcp(address) or any(c.isspace() or not c.isprintable() for c in address):
+    is_printed = all(c.isprintable() and not c.isspace() for c in address)
+    port = address.rpartition(":")[2]
+    if not (is_printed and is_tcp(address) and port.isascii() and 0 < int(port) < 65536):
         raise UsageError(
             f"{text!r} isn't the address of a phone", hint="give HOST:PORT, as the phone shows it"
         )

@@ -27,6 +27,7 @@ from tests.samples.faulty_lab import (
     SEED,
     WHOLE,
     Counts,
+    ask,
     changed,
     clear,
     counts_of,
@@ -140,40 +141,65 @@ def test_a_run_killed_at_any_phase_is_finished_by_a_resume(
         assert {run["outcome"] for run in runs} == {"completed"}
 
 
+def hang(lab: Lab, *when: str) -> dict[str, int]:
+    """Have every phone hang at a moment; return the faults' numbers."""
+    return {serial: give(lab, serial, "hang", *when) for serial in lab.serials}
+
+
+def until_all_hang(lab: Lab) -> None:
+    poll_until(
+        lambda: (
+            not any(fault["moment"] for serial in lab.serials for fault in faults_of(lab, serial))
+        ),
+        "all phones hang",
+    )
+
+
+def hang_while_restored(lab: Lab, process: subprocess.Popen[str], told: list[str]) -> None:
+    """Have each phone hang as soon as its last run is stored."""
+    assert process.stderr is not None
+    last = set()
+    for line in process.stderr:
+        told.append(line)
+        if (stored := re.match(r"\S+ (\S+): (\d+)/(\d+) ", line)) and stored[2] == stored[3]:
+            give(lab, stored[1], "hang")
+            last.add(stored[1])
+            if last == {*lab.serials}:
+                break
+
+
 @pytest.mark.parametrize(
-    "when",
+    "is_undone",
     [
-        pytest.param((), id="before"),
+        pytest.param(False, id="before"),
         pytest.param(
-            ("moment=tool", "subject=*/dumpsys"),
-            id="compared",
-            marks=pytest.mark.skipif(not WHOLE, reason="FAULT_MATRIX=all"),
+            True, id="compared", marks=pytest.mark.skipif(not WHOLE, reason="FAULT_MATRIX=all")
         ),
     ],
 )
 def test_a_run_killed_while_its_phones_are_restored_leaves_none_changed(
-    matrix_lab: Lab, model: Path, tmp_path: Path, when: tuple[str, ...]
+    matrix_lab: Lab, model: Path, tmp_path: Path, is_undone: bool
 ) -> None:
-    lab = matrix_lab
+    lab, told = matrix_lab, list[str]()
     before = changed(lab)
+    # A phone that hangs waits for this test: in its run, where a setting is undone, where it is
+    # compared with what it was.
+    hangs = hang(lab, "moment=run") if is_undone else {}
     process = lab.cli.start("run", plan_of(model, tmp_path, cases=1))
-    assert process.stderr is not None
-    last, told = [], []
-    for line in process.stderr:
-        told.append(line)
-        if (stored := re.match(r"\S+ (\S+): (\d+)/(\d+) ", line)) and stored[2] == stored[3]:
-            give(lab, stored[1], "hang", *when)
-            last.append(stored[1])
-            if {*last} == {*lab.serials}:
-                break
-    poll_until(
-        lambda: not any(fault["moment"] for serial in last for fault in faults_of(lab, serial)),
-        "all phones hang",
-    )
+    if is_undone:
+        for tool in ("settings", "dumpsys"):
+            until_all_hang(lab)
+            later = hang(lab, "moment=tool", f"subject=*/{tool}")
+            for serial, fault in hangs.items():
+                ask(lab, serial, request="clear", fault=fault)
+            hangs = later
+    else:
+        hang_while_restored(lab, process, told)
+    until_all_hang(lab)
     told.append(ended(process))
     clear(lab)
     log = "".join(told)
-    assert sorted(last) == sorted(lab.serials), log
+    assert {*re.findall(r"^\S+ (\S+): 1/1 ", log, re.M)} == {*lab.serials}, log
     runs = finished(lab, log)
     assert counts_of(lab, runs, 1, before) == Counts(), log
     assert {run["outcome"] for run in runs} == {"completed"}

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -74,7 +75,20 @@ class Tripwire(AdbDevice):
         if self.count == self.trip_at:
             self.trip()
         limit_s = 2.0 if 0 < self.trip_at <= self.count else timeout_s
-        return super().shell(command, timeout_s=min(timeout_s, limit_s), **options)
+        with self.unanswered(timeout_s):
+            return super().shell(command, timeout_s=min(timeout_s, limit_s), **options)
+
+    #: How long it would have been waited for in vain, with the timeouts that weren't cut short.
+    unanswered_s = 0.0
+
+    @contextmanager
+    def unanswered(self, timeout_s: float) -> Iterator[None]:
+        """Count the timeout of what isn't answered."""
+        try:
+            yield
+        except DeviceTimeoutError:
+            self.unanswered_s += timeout_s
+            raise
 
     waits, longest_wait_s = 0, 60.0
     trips_when_ready = False
@@ -82,7 +96,8 @@ class Tripwire(AdbDevice):
     def wait_until_ready(self, *, timeout_s: float) -> None:
         """Count how often the phone is waited for; what happens then may happen once more."""
         self.waits += 1
-        super().wait_until_ready(timeout_s=min(timeout_s, self.longest_wait_s))
+        with self.unanswered(timeout_s):
+            super().wait_until_ready(timeout_s=min(timeout_s, self.longest_wait_s))
         if self.trips_when_ready:
             self.trips_when_ready, self.trip_at = False, self.count + 1
 
@@ -494,6 +509,7 @@ def test_a_phone_that_hangs_is_waited_for_once_and_restored_later(
     with pytest.raises(DeviceTimeoutError):
         conditioner.restore(device)
     assert device.waits == 1
+    assert device.unanswered_s <= 20.0
     device.trip_at = 0
     clear(phone, device)
     conditioner.restore(device)

@@ -61,19 +61,23 @@ def test_a_remembered_phone_that_is_off_is_named_with_what_to_do_and_holds_nothi
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "exit_code", "told"),
     [
-        (("connect", "127.0.0.1:1"), "127.0.0.1:1"),
-        (("connect", "a b:5555"), "isn't the address of a phone"),
-        (("connect", ""), "the value after 'connect' is empty"),
-        (("pair", "127.0.0.1:1", "12345"), "six digits"),
-        (("pair", "127.0.0.1:1", "123456"), "Pair device with pairing code"),
+        (("connect", "127.0.0.1:1"), 3, "127.0.0.1:1"),
+        (("connect", "a b:5555"), 2, "isn't the address of a phone"),
+        (("connect", "foo:99999"), 2, "isn't the address of a phone"),
+        (("connect", "foo:0"), 2, "isn't the address of a phone"),
+        (("connect", "foo:٣"), 2, "isn't the address of a phone"),
+        (("connect", ""), 2, "the value after 'connect' is empty"),
+        (("pair", "127.0.0.1:1", "12345"), 2, "six digits"),
+        (("pair", "127.0.0.1:99999", "123456"), 2, "isn't the address of a phone"),
+        (("pair", "127.0.0.1:1", "123456"), 3, "Pair device with pairing code"),
     ],
 )
 def test_what_cannot_be_connected_or_paired_is_one_error_with_what_to_do(
-    words: tuple[str, ...], told: str, cli: Callable[..., Any]
+    words: tuple[str, ...], exit_code: int, told: str, cli: Callable[..., Any]
 ) -> None:
     done = cli("device", *words)
-    assert done.exit_code in {2, 3}
+    assert done.exit_code == exit_code
     assert told in done.stderr
     assert "Traceback" not in done.stderr

@@ -73,12 +73,13 @@ def faults_of(lab: Lab, serial: str) -> list[dict[str, Any]]:
     return faults
 
 
-def give(lab: Lab, serial: str, *words: str) -> None:
-    """Give a phone a fault, in the words of ``benchfarm virtual fault``.
+def give(lab: Lab, serial: str, *words: str) -> int:
+    """Give a phone a fault, in the words of ``benchfarm virtual fault``; return its number.
 
     No process is started for it.
     """
-    ask(lab, serial, request="fault", kind=words[0], options=words[1:])
+    fault = ask(lab, serial, request="fault", kind=words[0], options=words[1:])["fault"]
+    return int(fault["fault_id"])
 
 
 def clear(lab: Lab) -> None:

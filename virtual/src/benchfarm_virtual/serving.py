@@ -166,7 +166,10 @@ class PhoneDesk:
                 fault = parse_fault(str(request.get("kind", "")), request.get("options", []))
                 return {"fault": self._lab.get(serial).faults.add(fault).to_json()}
             case "clear":
-                return {"cleared": [f.to_json() for f in self._lab.get(serial).faults.clear()]}
+                faults = self._lab.get(serial).faults
+                number = request.get("fault")
+                cleared = faults.clear() if number is None else [faults.remove(int(number))]
+                return {"cleared": [fault.to_json() for fault in cleared if fault is not None]}
             case "add":
                 phone = self._lab.add_spec(PhoneSpec.from_json(request.get("phone", {})))
                 self.changed()
