@@ -27,8 +27,9 @@ from pathlib import Path
 import psycopg
 from private_postgresql import private_server
 
-from orchestrator.extensions.farm.queue import Announced, FarmQueue, Submission
-from orchestrator.extensions.farm.worker import PhoneWorkers
+from orchestrator.extensions.farm.job_table import Submission
+from orchestrator.extensions.farm.phone_workers import PhoneWorkers
+from orchestrator.extensions.farm.queue import Announced, FarmQueue
 
 
 def hash_of(number: int, length: int) -> str:
@@ -111,7 +112,7 @@ def measure(url: str, *, hosts: int, phones: int, ended: int, idle_s: float) -> 
             queues[name].pauses()
             queues[name].clashes()
             queues[name].announce(name, known[name])
-            queues[name].open_jobs(serials[name])
+            queues[name].due_and_cancelled(serials[name], ())
 
         with spent("a look when nothing happens", 10 * hosts):
             for _ in range(10):
@@ -124,17 +125,16 @@ def measure(url: str, *, hosts: int, phones: int, ended: int, idle_s: float) -> 
             first.submit(submission, dict.fromkeys(every, FACTS))
         done: list[int] = []
 
-        def do(host: str, serial: str, job: int) -> None:
-            begun = queues[host].begin(job, host)
-            if begun is not None and queues[host].end(begun, "done", "") is not None:
-                done.append(job)
+        def do(host: str, serial: str) -> None:
+            while (job := queues[host].claim(serial, host)) is not None:
+                if queues[host].end(job, "done", "") is not None:
+                    done.append(job.job_id)
 
         workers = {name: PhoneWorkers(url, name, partial(do, name), poll_s=2.0) for name in names}
 
         def work(name: str) -> None:
             workers[name].open()
-            for row in queues[name].open_jobs(serials[name]):
-                workers[name].settle(row["serial"], {row["job_id"]: row["priority"]}, None)
+            workers[name].wake(queues[name].due_and_cancelled(serials[name], ())[0])
             for serial in serials[name]:
                 workers[name].start(serial)
 

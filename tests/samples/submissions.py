@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.extensions.farm.queue import Delivery, Submission
+from orchestrator.extensions.farm.job_table import Job, Submission
 
 if TYPE_CHECKING:
     from orchestrator.extensions.farm.queue import FarmQueue
@@ -45,9 +45,9 @@ def host_lives(queue: FarmQueue, host: str, *, version: str = "1", note: str = "
     queue.heartbeat(host, benchfarm_version=version, note=note)
 
 
-def begin(queue: FarmQueue, serial: str, *, host: str) -> Delivery:
-    """Begin the first open job of a phone, as a host does."""
-    begun = queue.begin(queue.open_jobs([serial])[0]["job_id"], host)
+def begin(queue: FarmQueue, serial: str, *, host: str) -> Job:
+    """Begin the first due job of a phone, as a host does."""
+    begun = queue.claim(serial, host)
     assert begun is not None
     return begun
 

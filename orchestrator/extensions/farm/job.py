@@ -1,4 +1,4 @@
-"""Jobs: one phone's part of a submission, and one campaign, however often it is delivered."""
+"""Running jobs: one phone's part of a submission, and one campaign, however often it is claimed."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ from orchestrator.errors import (
     StoreAwayError,
     StoreError,
 )
+from orchestrator.extensions.farm.job_table import Job
 from orchestrator.extensions.farm.manifest import (
     Content,
     Contents,
@@ -38,7 +39,6 @@ from orchestrator.extensions.farm.manifest import (
     read_manifest,
 )
 from orchestrator.extensions.farm.phones import Say, Shared
-from orchestrator.extensions.farm.queue import Delivery, Ended
 from orchestrator.frozen import frozen
 from orchestrator.models.inspect import identify_model
 from orchestrator.planning.expansion import HostFiles
@@ -59,6 +59,18 @@ _BUSY_S: Final = 5.0
 
 
 @frozen
+class Ended:
+    """How running a job ended: ``done``, ``failed``, ``aborted``, ``again`` for another try, or
+    ``later``.
+    """
+
+    status: str
+    note: str
+    #: ``later``: seconds until the job is claimed again, which doesn't count as a try.
+    wait_s: float = 0.0
+
+
+@frozen
 class Jobs:
     """Runs and abandons the jobs of a host."""
 
@@ -68,7 +80,7 @@ class Jobs:
     observer: Callable[[], Observer]
     say: Say
 
-    def run(self, job: Delivery, cancelled: threading.Event) -> Ended:
+    def run(self, job: Job, cancelled: threading.Event) -> Ended:
         """Run the remaining runs of a job until it is done or the event is set; raises nothing.
 
         The note names a phone that this host couldn't restore.
@@ -90,7 +102,7 @@ class Jobs:
         hint = f"its phone isn't restored: benchfarm device restore {shlex.quote(job.serial)}"
         return replace(ended, note=one_line(f"{ended.note}; {hint}")) if is_changed else ended
 
-    def abandon(self, job: Delivery) -> None:
+    def abandon(self, job: Job) -> None:
         """Close the campaign of a cancelled job; an error is logged, as it can be closed later."""
         try:
             with self.shared.open() as workspace:
@@ -100,7 +112,7 @@ class Jobs:
             text = one_line(f"job {job.job_id}: {hint}: {error}")
             self.say(text, level="error", job=job.job_id, serial=job.serial)
 
-    def _run(self, job: Delivery, cancelled: threading.Event) -> Ended:
+    def _run(self, job: Job, cancelled: threading.Event) -> Ended:
         try:
             manifest = read_manifest(job.document)
         except PlanError as error:
@@ -135,9 +147,7 @@ class Jobs:
         except Exception as error:  # noqa: BLE001 - one job's fault mustn't end the host's others
             return Ended(status="again", note=one_line(f"{type(error).__name__}: {error}"))
 
-    def _measure(
-        self, workspace: Workspace, job: Delivery, manifest: Manifest, folder: Path
-    ) -> Ended:
+    def _measure(self, workspace: Workspace, job: Job, manifest: Manifest, folder: Path) -> Ended:
         """Begin or resume a job's campaign, and end it with the phone restored."""
         expected = read_facts(job.facts)
         plan = replace(
@@ -214,8 +224,8 @@ class Jobs:
 
 
 def _retry(note: str) -> Ended:
-    """Return the end of a delivery that is to be retried: as a further try, or later when the phone
-    is in use.
+    """Return the end of a job that is to be retried: as a further try, or later when the phone is in
+    use.
 
     By its lease file it may also be in use by a host that died a moment ago.
     """
@@ -229,10 +239,10 @@ def _error_note(error: BenchfarmError) -> str:
 
 
 def _restored(workspace: Workspace, device: Device, ended: Ended) -> Ended:
-    """Restore the phone of a job whose results are stored, and return the delivery's end: it is
-    retried if that fails.
+    """Restore the phone of a job whose results are stored, and return the job's end: it is retried
+    if that fails.
 
-    An earlier delivery may have died, or had no disk for its journal, before the restoring.
+    An earlier host may have died, or had no disk for its journal, before the restoring.
     """
     try:
         if workspace.conditioner.pending(device):

@@ -25,6 +25,7 @@ from orchestrator.config.declarations import LiveInventory
 from orchestrator.devices.adb_server import is_tcp
 from orchestrator.devices.discovery import PhoneCache
 from orchestrator.errors import BenchfarmError, DeviceBusyError, NoDeviceError
+from orchestrator.extensions.farm.job_table import NO_JOBS, can_have_jobs
 from orchestrator.extensions.farm.manifest import (
     PhoneLabels,
     dump,
@@ -35,10 +36,8 @@ from orchestrator.extensions.farm.manifest import (
 from orchestrator.extensions.farm.queue import (
     GONE_S,
     IN_QUARANTINE,
-    NO_JOBS,
     Announced,
     FarmQueue,
-    can_have_jobs,
 )
 from orchestrator.extensions.history.farm_now import away_since
 from orchestrator.frozen import frozen

@@ -15,9 +15,10 @@ from orchestrator.app.preparing import check_builds, host_files, identify, refer
 from orchestrator.app.resuming import close_cancelled
 from orchestrator.config.plan import load_plan
 from orchestrator.errors import NotFoundError, PlanError, UsageError
+from orchestrator.extensions.farm.job_table import Submission
 from orchestrator.extensions.farm.manifest import Content, Contents, Manifest, builds_kind, dump
 from orchestrator.extensions.farm.phones import check_names, choose_phones
-from orchestrator.extensions.farm.queue import FarmQueue, Submission
+from orchestrator.extensions.farm.queue import FarmQueue
 from orchestrator.extensions.history.farm_now import job_answer
 from orchestrator.extensions.history.series import night_of
 from orchestrator.files import sha256_of

@@ -1,32 +1,29 @@
-"""A host's worker: it offers its phones, and Procrastinate's workers, one per phone, work their
-queues.
+"""A host's worker: it offers its phones, and runs their due jobs.
 
-Only the holder of a phone's lock offers it (``HostLocks``), so a job that the phone's queue has as
-begun and that doesn't run here has no owner any more. A phone's host puts its open jobs into the
-queue if they aren't there.
+Only the holder of a phone's lock offers it (``HostLocks``), so a job of it that runs, and not here,
+has lost its host. At each poll the worker asks the farm's table which of its phones have a due job,
+and wakes them; a phone that is awake claims its jobs there, one after the other. In memory is only
+what runs here, to cancel it.
 """
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
-
-import procrastinate
-from procrastinate import exceptions, retry
-from procrastinate.jobs import Job
+from typing import TYPE_CHECKING, Final
 
 from orchestrator import __version__
 from orchestrator.errors import BenchfarmError, StoreError, UsageError
+from orchestrator.extensions.farm.job import Ended
+from orchestrator.extensions.farm.job_table import DEATHS_MAX, Job
+from orchestrator.extensions.farm.phone_workers import PhoneWorkers
 from orchestrator.extensions.farm.phones import Doubt, add_new_phones
-from orchestrator.extensions.farm.queue import DEATHS_MAX, Announced, Delivery, Ended, FarmQueue
-from orchestrator.extensions.farm.schema import POOL, HostLocks, as_store_error, connection_settings
+from orchestrator.extensions.farm.queue import Announced, FarmQueue
+from orchestrator.extensions.farm.schema import HostLocks
 from orchestrator.tables.escapes import one_line
 
 if TYPE_CHECKING:
@@ -38,151 +35,14 @@ TRIES_MAX: Final = 10
 #: Seconds until the next try: doubled after each further failed one, up to the maximum.
 _RETRY_S: Final = 5.0
 _MAX_RETRY_S: Final = 300.0
-_TASK: Final = "benchfarm.phone"
 #: Prefix of a phone's lock.
 _PHONE: Final = "phone "
-#: Threads for jobs, at most: a phone that measures takes one.
-_THREADS: Final = 256
-#: Procrastinate's own heartbeats aren't needed beside the locks; they are rare, as each phone sends
-#: them.
-_HEARTBEAT_S, _STALLED_S = 60.0, 600.0
-_NEVER_S: Final = 7 * 86400.0
-
-
-class _Retry(Exception):  # noqa: N818 - no error of anybody
-    """A job is to be retried, not before a time of the database's clock."""
-
-    def __init__(self, retry_at: datetime) -> None:
-        super().__init__(f"again at {retry_at}")
-        self.retry_at = retry_at
-
-
-class _RetryOnRequest(retry.BaseRetryStrategy):
-    """Retries a job at the time that it asks for, by the database's clock: hosts' clocks differ."""
-
-    def get_retry_decision(
-        self, *, exception: BaseException, job: Job
-    ) -> retry.RetryDecision | None:
-        return (
-            retry.RetryDecision(retry_at=exception.retry_at)
-            if isinstance(exception, _Retry)
-            else None
-        )
-
-
-class PhoneWorkers:
-    """Procrastinate's workers of a host, one per offered phone, on an event loop in a thread of
-    its own.
-    """
-
-    def __init__(
-        self, url: str, host: str, run: Callable[[str, int], None], *, poll_s: float
-    ) -> None:
-        """``run`` runs a job (serial number, job number) in a thread."""
-        self._host, self._url = host, url
-        self._poll_s = poll_s
-        settings = {"kwargs": connection_settings(url), "max_size": 3, **POOL}
-        self._app = procrastinate.App(
-            connector=procrastinate.PsycopgConnector(conninfo=url, **settings)
-        )
-        self._app.task(name=_TASK, retry=_RetryOnRequest())(run)
-        self._loop = asyncio.new_event_loop()
-        self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._stopping: set[str] = set()
-        self._is_open = False
-
-    def open(self) -> None:
-        """Start the loop, once; raises StoreError."""
-        self._loop.set_default_executor(ThreadPoolExecutor(_THREADS, thread_name_prefix="job"))
-        threading.Thread(target=self._loop.run_forever, name="phone workers", daemon=True).start()
-        self._run_on_loop(self._open())
-        self._is_open = True
-
-    async def _open(self) -> None:
-        await self._app.open_async()
-
-    def close(self) -> None:
-        """End the loop; all workers have ended before."""
-        if self._is_open:
-            with suppress(StoreError):
-                self._run_on_loop(self._app.close_async())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-
-    def alive(self) -> set[str]:
-        """Return the phones whose workers have not ended."""
-        return {serial for serial, task in list(self._tasks.items()) if not task.done()}
-
-    def start(self, serial: str) -> None:
-        """Start a phone's worker unless it still runs."""
-        if serial not in self.alive():
-            self._stopping.discard(serial)
-            self._run_on_loop(self._start(serial))
-
-    async def _start(self, serial: str) -> None:
-        self._tasks[serial] = asyncio.create_task(self._work(serial), name=serial)
-
-    async def _work(self, serial: str) -> None:
-        # Errors can be ignored: the next worker raises them again, or the database is away.
-        with suppress(Exception):
-            await self._app.run_worker_async(
-                queues=[_queue_name(serial)],
-                name=f"{self._host}/{serial}",
-                concurrency=1,
-                install_signal_handlers=False,
-                listen_notify=False,
-                fetch_job_polling_interval=self._poll_s,
-                abort_job_polling_interval=_NEVER_S,
-                update_heartbeat_interval=_HEARTBEAT_S,
-                stalled_worker_timeout=_STALLED_S,
-                delete_jobs="always",
-            )
-
-    def stop(self, serial: str) -> None:
-        """Let a phone's worker end after its job; a second call changes nothing."""
-        task = self._tasks.get(serial)
-        if task is not None and serial not in self._stopping:
-            self._stopping.add(serial)
-            self._loop.call_soon_threadsafe(task.cancel)
-
-    def settle(self, serial: str, jobs: Mapping[int, int], running: int | None) -> None:
-        """Put those of a phone's jobs (number -> priority) into the queue that it lacks.
-
-        A job that it has as begun, and that doesn't run here, is retried. Raises StoreError.
-        """
-        self._run_on_loop(self._settle(serial, jobs, running))
-
-    async def _settle(self, serial: str, jobs: Mapping[int, int], running: int | None) -> None:
-        manager, queued = self._app.job_manager, set()
-        for job in await manager.list_jobs_async(queue=_queue_name(serial)):
-            queued.add(job.task_kwargs["job"])
-            if job.status == "doing" and job.task_kwargs["job"] != running:
-                await manager.retry_job(job)
-        # The most urgent first: it may be dispatched before the others are there.
-        for number in sorted(jobs.keys() - queued, key=lambda number: (-jobs[number], number)):
-            task = self._app.configure_task(
-                _TASK,
-                queue=_queue_name(serial),
-                queueing_lock=f"job {number}",
-                priority=jobs[number],
-            )
-            with suppress(exceptions.AlreadyEnqueued):
-                await task.defer_async(serial=serial, job=number)
-
-    def _run_on_loop(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        with as_store_error(self._url):
-            try:
-                asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
-            except exceptions.ProcrastinateException as error:
-                raise StoreError(f"the farm's queue: {error.__cause__ or error}") from error
-
-
-def _queue_name(serial: str) -> str:
-    return f"phone-{serial}"
 
 
 @dataclass(slots=True, kw_only=True)
 class _Running:
-    delivery: Delivery
+    #: None while it is being claimed.
+    job: Job | None = None
     cancelled: threading.Event = field(default_factory=threading.Event)
 
 
@@ -209,19 +69,17 @@ class HostWorker:
         self._host, self._name = host, f"host {host}"
         self._dead_after_s, self._poll_s = dead_after_s, poll_s
         self._locks = HostLocks(queue.url, dead_after_s=dead_after_s)
-        self._workers = PhoneWorkers(queue.url, host, self._do, poll_s=poll_s)
+        self._workers = PhoneWorkers(queue.url, host, self._run_due, poll_s=poll_s)
         self._stopped = threading.Event()
         #: Set when a job ended or the phones changed, to poll at once.
         self._woken = threading.Event()
         self._running: dict[str, _Running] = {}
         #: None before the first check.
         self._phones: Mapping[str, Announced] | None = None
-        #: Jobs that are in the queue, as far as this process knows.
-        self._queued: set[int] = set()
+        #: The phones that may begin a job: this host has their locks, and nothing forbids it.
+        self._offered: Collection[str] = ()
         self._added_s = 0.0
         self._doubts: set[Doubt] = set()
-        #: Whether a job of an offered phone is due.
-        self._has_due = True
         self._done = 0
         self._logged: set[str] = set()
 
@@ -304,22 +162,20 @@ class HostWorker:
                 # A restarted worker must not announce its phones as away for a moment.
                 return False
             self._announce(self._phones)
-            offered = self._offer(self._phones)
-            # Before a phone's worker begins: a job that was queued before a pause of its phone
-            # would be dispatched ahead of a more urgent one that was submitted during the pause.
-            self._sweep()
-            for serial in offered:
+            self._offer(self._phones)
+            is_idle = self._wake()
+            for serial in self._offered:
                 self._workers.start(serial)
         except StoreError as error:
             self._log_once(f"{error}; trying again", level="error")
             return False
         self._logged = {line for line in self._logged if not line.endswith("trying again")}
-        return not self._has_due and not self._running
+        return is_idle
 
     def _stop_jobs(self) -> None:
-        self._queued.clear()
-        for job in list(self._running.values()):
-            job.cancelled.set()
+        self._offered = ()
+        for running in list(self._running.values()):
+            running.cancelled.set()
         for serial in self._workers.alive():
             self._workers.stop(serial)
 
@@ -327,7 +183,6 @@ class HostWorker:
         is_new = self._queue.announce(self._host, phones)
         if is_new or time.monotonic() - self._added_s > self._dead_after_s:
             self._added_s = time.monotonic()
-            self._queued.clear()
             try:
                 lines = add_new_phones(self._queue, phones, self._doubts)
             except StoreError:
@@ -337,117 +192,107 @@ class HostWorker:
             for line in lines:
                 self._log_once(line)
 
-    def _offer(self, phones: Mapping[str, Announced]) -> list[str]:
-        """Lock the phones that may measure, so that each belongs to one host, and return them; end
-        the workers of all others.
+    def _offer(self, phones: Mapping[str, Announced]) -> None:
+        """Lock the phones that may measure, so that each belongs to one host; end the workers of
+        all others.
         """
         clashes, paused = self._queue.clashes(), set(self._queue.pauses())
-        allowed = {
+        self._offered = [
             serial
-            for serial, phone in phones.items()
+            for serial, phone in sorted(phones.items())
             if not phone.unusable
             and serial not in clashes
             and not paused & {"farm", f"host:{self._host}", f"phone:{serial}"}
-        }
-        taken = []
-        for serial in sorted(allowed | self._workers.alive() | self._offered()):
-            name = f"{_PHONE}{serial}"
-            if serial in allowed and self._locks.take(name):
-                taken.append(serial)
-                continue
+            and self._locks.take(f"{_PHONE}{serial}")
+        ]
+        for serial in self._locked() - {*self._offered}:
             self._workers.stop(serial)
             if serial in clashes and (running := self._running.get(serial)) is not None:
                 running.cancelled.set()
             if serial not in self._workers.alive():
-                self._locks.release(name)
-        return taken
+                self._locks.release(f"{_PHONE}{serial}")
 
-    def _offered(self) -> set[str]:
+    def _locked(self) -> set[str]:
         return {name.removeprefix(_PHONE) for name in self._locks.held if name.startswith(_PHONE)}
 
-    def _sweep(self) -> None:
-        """Put the due jobs of the offered phones into the queue, and stop cancelled ones."""
-        running = {job.delivery.job_id: job for job in list(self._running.values())}
-        for job_id in self._queue.cancelled(running.keys()):
-            running[job_id].cancelled.set()
-        by_serial: dict[str, dict[int, int]] = {}
-        for row in self._queue.open_jobs(self._offered()):
-            if row["is_due"]:
-                by_serial.setdefault(row["serial"], {})[row["job_id"]] = row["priority"]
-        self._has_due = bool(by_serial)
-        for serial, jobs in by_serial.items():
-            if jobs.keys() - self._queued:
-                now = self._running.get(serial)
-                self._workers.settle(serial, jobs, now.delivery.job_id if now is not None else None)
-                self._queued |= jobs.keys()
+    def _wake(self) -> bool:
+        """Wake the offered phones that have a due job and run none, and stop cancelled jobs; return
+        whether no job is due or running.
+        """
+        jobs = {running.job: running for running in list(self._running.values()) if running.job}
+        job_ids = [job.job_id for job in jobs]
+        due, cancelled = self._queue.due_and_cancelled(self._offered, job_ids)
+        for job, running in jobs.items():
+            if job.job_id in cancelled:
+                running.cancelled.set()
+        self._workers.wake(due - set(self._running))
+        return not due and not self._running
 
-    # A job, in its thread
+    # A phone's jobs, in its thread
 
-    def _do(self, serial: str, job: int) -> None:
-        """Run a job from the queue; raises _Retry when it is to be retried."""
-        # The phone's host puts its open jobs into the queue again.
-        self._queued.discard(job)
-        if f"{_PHONE}{serial}" not in self._locks.held or self._stopped.is_set():
-            return
-        delivery = self._queue.begin(job, self._host)
-        if delivery is None:
-            return
-        self._queued.add(job)
-        running = self._running[serial] = _Running(delivery=delivery)
+    def _run_due(self, serial: str) -> None:
+        """Run the due jobs of a phone, the most urgent first, while this host offers it."""
+        while self._run_next(serial):
+            pass
+        self._woken.set()
+
+    def _run_next(self, serial: str) -> bool:
+        """Claim and run a job of a phone; return whether there was one."""
+        # First: when the phone isn't offered any more, either that is noticed here, or this is
+        # cancelled there.
+        running = self._running[serial] = _Running()
         try:
-            if delivery.deaths >= DEATHS_MAX:
-                ended = Ended(status="failed", note=f"its host died {delivery.deaths} times")
-            else:
-                self._say(f"job {job}: begins on {serial}", **_log_keys(delivery))
-                ended = self._jobs.run(delivery, running.cancelled)
-            self._report(delivery, ended)
+            may_begin = serial in self._offered and not self._stopped.is_set()
+            job = self._queue.claim(serial, self._host) if may_begin else None
+            if job is None:
+                return False
+            running.job = job
+            self._report(job, self._run(job, running.cancelled))
+            return True
         finally:
             del self._running[serial]
-            self._woken.set()
 
-    def _report(self, delivery: Delivery, ended: Ended) -> None:
-        """Store and log a delivery's end; raises _Retry when the job is to be retried."""
-        status, note, wait_s = ended.status, ended.note, ended.wait_s
-        if status == "aborted":
-            status, note = "waits", f"{self._host} stopped it"
-        elif status == "later":
-            status = "waits"
-        elif status == "again":
-            status = "waits" if delivery.tries < TRIES_MAX else "failed"
-            wait_s = min(_MAX_RETRY_S, _RETRY_S * 2**delivery.tries)
-        level = "warning" if ended.status == "again" else "info"
-        again_at, outcome = None, "another host has begun it since"
-        if (
-            job_state := self._end_delivery(delivery, status, note, ended.status == "again", wait_s)
-        ) is not None:
-            status, again_at = job_state
-            outcome = f"waits {wait_s:.0f} s" if status == "waits" else status
-            self._done += status != "waits"
-            if status == "cancelled":
-                self._jobs.abandon(delivery)
+    def _run(self, job: Job, cancelled: threading.Event) -> Ended:
+        if job.deaths >= DEATHS_MAX:
+            return Ended(status="failed", note=f"its host died {job.deaths} times")
+        self._say(f"job {job.job_id}: begins on {job.serial}", **_log_keys(job))
+        return self._jobs.run(job, cancelled)
+
+    def _report(self, job: Job, ended: Ended) -> None:
+        """Store and log the end of a job."""
+        change, note, wait_s = ended.status, ended.note, ended.wait_s
+        is_try = ended.status == "again"
+        if is_try:
+            change = "waits" if job.tries < TRIES_MAX else "failed"
+            wait_s = min(_MAX_RETRY_S, _RETRY_S * 2**job.tries)
+        elif ended.status == "aborted":
+            change, note = "waits", f"{self._host} stopped it"
+        elif ended.status == "later":
+            change = "waits"
+        status = self._end_job(job, change, note, is_try, wait_s)
+        self._done += status not in {None, "waits"}
+        if status == "cancelled":
+            self._jobs.abandon(job)
+        outcome = status or "another host has begun it since"
         self._say(
-            f"job {delivery.job_id}: {outcome}: {note}",
-            level="error" if status == "failed" else level,
-            **_log_keys(delivery),
+            f"job {job.job_id}: {f'waits {wait_s:.0f} s' if status == 'waits' else outcome}: {note}",
+            level="error" if status == "failed" else "warning" if is_try else "info",
+            **_log_keys(job),
         )
-        if again_at is not None and status == "waits":
-            raise _Retry(again_at)
 
-    def _end_delivery(
-        self, delivery: Delivery, status: str, note: str, is_try: bool, wait_s: float
-    ) -> tuple[str, datetime] | None:
-        """Store a delivery's end, trying again while the database is away; once this process is
-        stopped, for at most ``dead_after_s``.
+    def _end_job(self, job: Job, change: str, note: str, is_try: bool, wait_s: float) -> str | None:
+        """Store a job's end, trying again while the database is away; once this process is stopped,
+        for at most ``dead_after_s``.
         """
         until_s: float | None = None
         is_logged = False
         while True:
             try:
-                return self._queue.end(delivery, status, note, is_try=is_try, wait_s=wait_s)
+                return self._queue.end(job, change, note, is_try=is_try, wait_s=wait_s)
             except StoreError as error:
                 if not is_logged:
-                    text = f"job {delivery.job_id}: its end can't be stored: {error}; trying again"
-                    self._say(one_line(text), level="error", **_log_keys(delivery))
+                    text = f"job {job.job_id}: its end can't be stored: {error}; trying again"
+                    self._say(one_line(text), level="error", **_log_keys(job))
                     is_logged = True
                 if self._stopped.is_set():
                     until_s = until_s or time.monotonic() + self._dead_after_s
@@ -487,6 +332,6 @@ class HostWorker:
             self._say(one_line(text), level=level)
 
 
-def _log_keys(delivery: Delivery) -> dict[str, object]:
+def _log_keys(job: Job) -> dict[str, object]:
     """Return a job's keys in logs: its number, its phone, and its campaign."""
-    return {"job": delivery.job_id, "serial": delivery.serial, "campaign_id": delivery.campaign_id}
+    return {"job": job.job_id, "serial": job.serial, "campaign_id": job.campaign_id}

@@ -231,10 +231,8 @@ def test_delivered_twice(cell: Cell, phase: str) -> None:
     again = procrastinate.App(connector=procrastinate.SyncPsycopgConnector()).open(
         cell.farm.queue._pool
     )
-    serial, number = cell.farm.one.serial, cell.job["job_id"]
-    again.configure_task("benchfarm.phone", queue=f"phone-{serial}").defer(
-        serial=serial, job=number
-    )
+    serial = cell.farm.one.serial
+    again.configure_task("benchfarm.phone", queue=f"phone-{serial}").defer(serial=serial)
     again.close()
     cell.check()
 

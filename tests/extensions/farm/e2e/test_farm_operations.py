@@ -249,9 +249,9 @@ def test_what_is_paused_is_a_part_of_the_farm_and_is_told(
 
 def failed(queue: FarmQueue, submission: str, *serials: str, plan: str = "p") -> None:
     """Submit jobs, and let the first one fail."""
-    first, *_ = submit(queue, *serials, name=submission, plan_name=plan, priority=9)
-    begun = queue.begin(first, "one")
-    assert begun is not None
+    submit(queue, *serials, name=submission, plan_name=plan, priority=9)
+    begun = begin(queue, serials[0], host="one")
+    assert begun.submission == submission
     assert queue.end(begun, "failed", f"{submission} went wrong") is not None
 
 

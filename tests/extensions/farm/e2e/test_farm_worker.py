@@ -20,10 +20,11 @@ from orchestrator.app.workspace import Workspace
 from orchestrator.errors import PlanError, StoreError, UsageError
 from orchestrator.extensions.farm.cli import WorkerRequest
 from orchestrator.extensions.farm.cli import worker as work
-from orchestrator.extensions.farm.job import Jobs
+from orchestrator.extensions.farm.job import Ended, Jobs
+from orchestrator.extensions.farm.job_table import DEATHS_MAX, Job
 from orchestrator.extensions.farm.manifest import Contents
 from orchestrator.extensions.farm.phones import Shared
-from orchestrator.extensions.farm.queue import DEATHS_MAX, Announced, Delivery, Ended, FarmQueue
+from orchestrator.extensions.farm.queue import Announced, FarmQueue
 from orchestrator.extensions.farm.submissions import cancel
 from orchestrator.extensions.farm.worker import TRIES_MAX, HostWorker
 from orchestrator.ports import Change
@@ -45,7 +46,7 @@ PHONES = {
 #: As docs/reference/farm.md has it.
 STORE_CONNECTIONS, STORE_CONNECTIONS_KEPT = 5, 2
 DONE = Ended(status="done", note="4 stored")
-Run = Callable[[Delivery, threading.Event], Ended]
+Run = Callable[[Job, threading.Event], Ended]
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +90,7 @@ class PlayedJobs:
         self.run = run
         self.abandoned: list[str] = []
 
-    def abandon(self, job: Delivery) -> None:
+    def abandon(self, job: Job) -> None:
         self.abandoned.append(job.campaign_id)
 
 
@@ -134,7 +135,7 @@ def working(made: HostWorker) -> Iterator[None]:
 until = partial(poll_until, what="it comes about", timeout_s=60)
 
 
-def stop_when_cancelled(begun: Delivery, cancelled: threading.Event) -> Ended:
+def stop_when_cancelled(begun: Job, cancelled: threading.Event) -> Ended:
     assert cancelled.wait(60)
     return Ended(status="aborted", note="stopped")
 
@@ -145,7 +146,7 @@ def test_a_worker_ends_when_nothing_is_left_and_its_phones_are_away_then(
     submit(queue, "A", "B")
     seen: list[object] = []
 
-    def run(begun: Delivery, cancelled: threading.Event) -> Ended:
+    def run(begun: Job, cancelled: threading.Event) -> Ended:
         seen.extend(queue.phones())
         return DONE
 
@@ -210,7 +211,7 @@ def test_a_job_of_a_host_that_died_is_begun_again_and_that_is_no_try_of_the_phon
 def test_a_job_that_the_queue_has_lost_is_put_into_it_again(queue: FarmQueue, job: int) -> None:
     begun, again = threading.Event(), Ended(status="later", note="not yet", wait_s=0.0)
 
-    def run(delivery: Delivery, cancelled: threading.Event) -> Ended:
+    def run(delivery: Job, cancelled: threading.Event) -> Ended:
         if begun.is_set():
             return DONE
         # What is begun and what waits: nothing of the queue has to be right.
@@ -240,9 +241,9 @@ def test_a_job_that_was_cancelled_while_its_host_was_silent_is_stopped_and_given
 def test_a_job_that_was_cancelled_as_its_worker_was_stopped_is_not_begun_again(
     queue: FarmQueue, job: int
 ) -> None:
-    begun: list[Delivery] = []
+    begun: list[Job] = []
 
-    def run(delivery: Delivery, cancelled: threading.Event) -> Ended:
+    def run(delivery: Job, cancelled: threading.Event) -> Ended:
         begun.append(delivery)
         assert set(queue.cancel("night").values()) == {"runs"}
         return Ended(status="aborted", note="stopped")
@@ -258,9 +259,9 @@ def test_what_is_paused_begins_no_job_also_one_that_was_given_out_before(
     queue: FarmQueue, job: int, scope: str
 ) -> None:
     queue.pause(scope)
-    assert queue.begin(job, "one") is None
+    assert queue.claim("A", "one") is None
     queue.resume(scope)
-    assert queue.begin(job, "one") is not None
+    assert queue.claim("A", "one") is not None
 
 
 def test_a_phone_has_one_job_at_a_time_and_the_most_urgent_first(queue: FarmQueue) -> None:
@@ -269,7 +270,7 @@ def test_a_phone_has_one_job_at_a_time_and_the_most_urgent_first(queue: FarmQueu
     for number in range(4):
         submit(queue, "A", name=f"n{number}", priority=number)
 
-    def run(begun: Delivery, cancelled: threading.Event) -> Ended:
+    def run(begun: Job, cancelled: threading.Event) -> Ended:
         assert at_once.acquire(blocking=False)
         order.append(begun.submission)
         at_once.release()
@@ -285,7 +286,7 @@ def test_a_phone_that_two_hosts_have_is_measured_by_one_until_its_connection_is_
     said: dict[str, list[dict[str, object]]] = {"one": [], "two": []}
     may_end = threading.Event()
 
-    def run(begun: Delivery, cancelled: threading.Event) -> Ended:
+    def run(begun: Job, cancelled: threading.Event) -> Ended:
         while not cancelled.wait(0.02):
             if may_end.is_set():
                 return DONE
@@ -329,7 +330,7 @@ def test_a_job_whose_worker_is_stopped_waits_for_another_one_and_is_not_abandone
     told: list[dict[str, object]] = []
     begun, restored = threading.Event(), threading.Event()
 
-    def run(delivery: Delivery, cancelled: threading.Event) -> Ended:
+    def run(delivery: Job, cancelled: threading.Event) -> Ended:
         begun.set()
         assert cancelled.wait(60)
         # Stopped twice, it still waits for its phones.
@@ -383,13 +384,12 @@ def test_what_goes_wrong_with_a_job_is_told_as_that_with_its_phone_and_campaign(
         Ended(status="failed", note="no such model"),
     ]
 
-    def run(begun: Delivery, cancelled: threading.Event) -> Ended:
+    def run(begun: Job, cancelled: threading.Event) -> Ended:
         return ends.pop(0)
 
     for _ in range(2):
         worker(queue, run, told).run(until_empty=True)
         queue.rows("UPDATE farm_jobs SET again_at = now() - interval '1 hour'")
-        queue.rows("UPDATE procrastinate_jobs SET scheduled_at = now() - interval '1 hour'")
     of_job = [line for line in told if "job" in line]
     about = {"job": job, "serial": "A", "campaign_id": "night_A"}
     assert [line["level"] for line in of_job] == ["info", "warning", "info", "error"]
@@ -449,7 +449,7 @@ def test_a_job_that_ended_says_when_its_phone_is_not_restored(
         jobs = host_jobs(queue, settings)
 
         def note(serial: Serial) -> str:
-            delivery = Delivery(
+            delivery = Job(
                 job_id=job, serial=serial, submission="night", campaign_id=CampaignId("night_A"), document="{}",
                 facts="", tries=0, deaths=0, delivery=1,
             )  # fmt: skip
