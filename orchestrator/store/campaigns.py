@@ -35,7 +35,7 @@ from orchestrator.records.case import (
     Serial,
     SeriesKey,
     SkippedCase,
-    campaign_id_of,
+    serial_of,
 )
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.history import DeviceSighting
@@ -144,13 +144,13 @@ class Campaigns(Database):
 
     def submission(self, name: str) -> list[CampaignId]:
         """Return the campaigns of a farm's submission, in the order of its phones' serial numbers."""
-        ids = [campaign_id_of(name, serial) for serial in sorted(self.devices())]
-        stored: set[str] = set()
+        campaign_id, begin = CAMPAIGNS.c.campaign_id, f"{name}_"
+        # "`" follows "_". Another "_" is part of another submission's name.
+        with_begin = select(campaign_id).where(campaign_id >= begin, campaign_id < f"{name}`")
         with self.reading() as connection:
-            for page in pages(ids):
-                among = select(CAMPAIGNS.c.campaign_id).where(CAMPAIGNS.c.campaign_id.in_(page))
-                stored.update(connection.scalars(among))
-        return [item for item in ids if item in stored]
+            stored = connection.scalars(with_begin).all()
+        ids = [CampaignId(item) for item in stored if "_" not in item.removeprefix(begin)]
+        return sorted(ids, key=serial_of)
 
     def campaign(self, campaign_id: CampaignId) -> Campaign | None:
         """Return a campaign, None when there is none."""

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 import pytest
+from sqlalchemy import Engine, event
 
 from orchestrator.app.stored import find_campaigns
 from orchestrator.errors import UsageError
 from orchestrator.records.campaign import Invocation
-from orchestrator.records.case import CampaignId, Pass, Serial
+from orchestrator.records.case import CampaignId, Pass, Serial, campaign_id_of
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.store.opening import Store
 from tests.samples.stores import START
@@ -72,6 +73,21 @@ def test_a_word_means_a_campaign_or_a_whole_submission(
     farm: Store, word: str, meant: Sequence[str]
 ) -> None:
     assert ids_of(farm, word) == meant
+
+
+def test_a_submission_is_asked_for_once_however_many_devices_are_stored(farm: Store) -> None:
+    statements: list[str] = []
+
+    def note(_connection: object, _cursor: object, statement: str, *_: object) -> None:
+        statements.append(statement)
+
+    event.listen(Engine, "before_cursor_execute", note)
+    try:
+        campaigns = farm.submission("n1")
+    finally:
+        event.remove(Engine, "before_cursor_execute", note)
+    assert campaigns == [campaign_id_of("n1", Serial(serial)) for serial in sorted(PHONES)]
+    assert sum(statement.startswith("SELECT") for statement in statements) == 1, statements
 
 
 def test_a_word_that_fits_several_campaigns_that_are_no_submission_is_refused(farm: Store) -> None:
