@@ -82,9 +82,9 @@ def worker(settings: Settings, request: WorkerRequest) -> CommandResult:
     Example: benchfarm farm worker
     """
     from orchestrator.config.declarations import LiveInventory
+    from orchestrator.extensions.farm.host_phones import HostPhones, Shared
     from orchestrator.extensions.farm.job import Jobs
     from orchestrator.extensions.farm.manifest import Contents
-    from orchestrator.extensions.farm.phones import HostPhones, Shared
     from orchestrator.extensions.farm.queue import FarmQueue
     from orchestrator.extensions.farm.worker import HostWorker
     from orchestrator.plugins import Workspace

@@ -30,6 +30,7 @@ from orchestrator.errors import (
     StoreAwayError,
     StoreError,
 )
+from orchestrator.extensions.farm.host_phones import Say, Shared
 from orchestrator.extensions.farm.job_table import Job
 from orchestrator.extensions.farm.manifest import (
     Content,
@@ -38,7 +39,6 @@ from orchestrator.extensions.farm.manifest import (
     read_facts,
     read_manifest,
 )
-from orchestrator.extensions.farm.phones import Say, Shared
 from orchestrator.frozen import frozen
 from orchestrator.models.inspect import identify_model
 from orchestrator.planning.expansion import HostFiles

@@ -1,58 +1,32 @@
-"""The phones of a farm: a host's phones as its worker announces them, checked at intervals; the
-phones that a plan selects, now and later; serial numbers that several phones have.
+"""The phones of a farm: those that a plan selects, now and later; serial numbers that several phones
+have.
 """
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from orchestrator.app.attached import (
-    Attached,
-    attached_devices,
-    check_selection,
-    open_phone,
-    with_stored_gpu,
-)
-from orchestrator.app.phones import restore_phones
-from orchestrator.app.workspace import Workspace
-from orchestrator.clock import Deadline
-from orchestrator.config.declarations import LiveInventory
-from orchestrator.devices.adb_server import is_tcp
-from orchestrator.devices.discovery import PhoneCache
-from orchestrator.errors import BenchfarmError, DeviceBusyError, NoDeviceError
+from orchestrator.app.attached import check_selection
+from orchestrator.errors import BenchfarmError, NoDeviceError
 from orchestrator.extensions.farm.job_table import NO_JOBS, can_have_jobs
 from orchestrator.extensions.farm.manifest import (
     PhoneLabels,
-    dump,
     read_facts,
     read_labels,
     read_manifest,
 )
-from orchestrator.extensions.farm.queue import (
-    GONE_S,
-    IN_QUARANTINE,
-    Announced,
-    FarmQueue,
-)
+from orchestrator.extensions.farm.queue import GONE_S, Announced, FarmQueue
 from orchestrator.extensions.history.farm_now import away_since
-from orchestrator.frozen import frozen
 from orchestrator.planning.selection import choose, misfit
-from orchestrator.ports import Observer
 from orchestrator.records.case import Serial
 from orchestrator.records.device import DeviceFacts, phone_differences
 from orchestrator.records.plan import DeviceSelection
-from orchestrator.settings import Settings
-from orchestrator.tables.escapes import one_line
 from orchestrator.units import format_duration
 
 if TYPE_CHECKING:
-    from orchestrator.store.opening import Store
-
+    from orchestrator.app.workspace import Workspace
 
 _Row = Mapping[str, Any]
 
@@ -67,12 +41,10 @@ def choose_phones(
     none is selected.
     """
     candidates, left_out = usable(queue.phones(), selection.serials)
-    away: dict[str, str] = {}
-    if selection.any is None and not selection.one_of_each:
-        offline = {row["serial"]: row for row in queue.away() if can_have_jobs(row["serial"])}
-        away = {
-            serial: f"away {away_since(offline[serial])}" for serial in _fitting(selection, offline)
-        }
+    offline = {row["serial"]: row for row in queue.away() if can_have_jobs(row["serial"])}
+    away = {
+        serial: f"away {away_since(offline[serial])}" for serial in _fitting(selection, offline)
+    }
     left_out |= away
     if serials := selection.serials:
         left_out = {
@@ -160,14 +132,15 @@ def add_new_phones(
     sightings = queue.sightings(serials)
     lines = _clashes(queue, sightings, doubts)
     labels = {row["serial"]: row["labels"] for row in sightings if row["is_live"]}
-    free = {
-        serial: phones[serial]
+    free: dict[str, _Row] = {
+        serial: {"facts": phones[serial].facts, "labels": labels.get(serial, ())}
         for serial in sorted({*serials} - queue.clashes().keys())
         if not phones[serial].unusable
     }
     for name, document in queue.to_join(free) if free else ():
         try:
-            added = queue.join(name, _matching_facts(document, free, labels))
+            fitting = _fitting(read_manifest(document).plan.devices, free)
+            added = queue.join(name, {serial: free[serial]["facts"] for serial in fitting})
         except BenchfarmError as error:
             # One unreadable submission mustn't hide the others.
             lines.append(f"{name}: no phone can be added: {error}")
@@ -176,26 +149,15 @@ def add_new_phones(
     return lines
 
 
-def _matching_facts(
-    document: str, phones: Mapping[str, Announced], labels: Mapping[str, Sequence[str]]
-) -> dict[str, str]:
-    """Return the facts of the phones that a submission selects, by the pools and tags of all their
-    hosts; raises PlanError.
-
-    Empty for a plan for a number of phones, or for one of each kind: it chose them at submission.
-    """
-    selection = read_manifest(document).plan.devices
-    if selection.any is not None or selection.one_of_each:
-        return {}
-    rows = {
-        serial: {"facts": phone.facts, "labels": labels.get(serial, ())}
-        for serial, phone in phones.items()
-    }
-    return {serial: phones[serial].facts for serial in _fitting(selection, rows)}
-
-
 def _fitting(selection: DeviceSelection, rows: Mapping[str, _Row]) -> list[str]:
-    """Return the serial numbers of the phones that match a selection; raises PlanError."""
+    """Return the serial numbers of the phones that match a selection, by the pools and tags of all
+    their hosts; raises PlanError.
+
+    Empty for a plan for a number of phones, or for one of each kind: it chooses among the phones
+    that are there at submission.
+    """
+    if selection.any is not None or selection.one_of_each:
+        return []
     facts, labels = _facts_and_labels(rows)
     return [
         item.serial
@@ -230,235 +192,3 @@ def _clashes(queue: FarmQueue, sightings: Sequence[_Row], doubts: set[Doubt]) ->
             queue.remember_clash(row["serial"], reason)
             lines.append(f"{row['serial']}: {reason}")
     return lines
-
-
-#: Seconds in which a reconnected phone must answer.
-_ANSWER_S: Final = 10.0
-_HANGS: Final = "it stopped answering while it had no job; its host keeps reconnecting it"
-_RESTORING: Final = "it is being restored, as a process that is gone left it changed"
-#: Seconds for which the other phones wait until changed ones are restored.
-_RESTORED_S: Final = 20.0
-_UNSEEN: Final = "its host can't check its phones now"
-#: Logs a line for people; ``level`` and further keys are for logs that programs read.
-Say = Callable[..., None]
-
-
-@frozen
-class Shared:
-    """State that a host's jobs and checks share for opening its phones."""
-
-    settings: Settings
-    #: Cached identities of phones; one that is forgotten there is asked at the next check.
-    known_phones: PhoneCache = field(default_factory=PhoneCache)
-    #: One store for all: a connection per job, on fifty hosts, is more than a database allows.
-    store: Store | None = None
-    inventory: LiveInventory | None = None
-
-    def open(self, observer: Observer | None = None) -> Workspace:
-        """Open this host's phones."""
-        workspace = Workspace(self.settings, store=self.store, observer=observer)
-        workspace.known_phones, workspace.live_inventory = self.known_phones, self.inventory
-        return workspace
-
-
-class HostPhones:
-    """This host's phones, checked at each poll."""
-
-    def __init__(
-        self, shared: Shared, queue: FarmQueue, host: str, *, idle_check_s: float, say: Say
-    ) -> None:
-        """``idle_check_s``: interval of the checks whether idle phones answer; 0: no checks."""
-        self._shared = shared
-        self._queue = queue
-        self._host = host
-        self._idle_check_s = idle_check_s
-        self._say = say
-        self._last_check_s = time.monotonic()
-        self._phones: Mapping[str, Announced] = {}
-        #: Phones that hung at the last check.
-        self._hung: dict[str, Attached] = {}
-        #: Phones whose restoring began since they appeared, or since the last check of idle phones.
-        self._restored: set[str] = set()
-        #: Phones that are being restored now.
-        self._restoring: dict[str, threading.Thread] = {}
-        #: The fault of this host; empty for none.
-        self.fault = ""
-
-    def check(self, busy: Collection[str]) -> Mapping[str, Announced]:
-        """Return the phones by serial number. Phones that a dead process left changed are restored
-        first; facts are probed when a phone appears or reappears.
-
-        ``busy`` phones, and those that others measure, aren't probed: that would disturb the
-        measurement. If the check fails, ``fault`` has the reason and no phone is usable. A fault of
-        devices.yaml is reported there too; its previous content stays in force.
-        """
-        fault, phones = "", None
-        try:
-            with self._shared.open() as workspace:
-                phones = self._checked_phones(workspace, busy)
-                inventory = self._shared.inventory
-                # Read also for a host without phones.
-                if workspace.inventory is not None and inventory is not None and inventory.fault:
-                    fault = f"the previous devices.yaml stays in force: {inventory.fault}"
-        except BenchfarmError as error:
-            fault = f"its phones can't be checked: {error}"
-        except Exception as error:  # noqa: BLE001 - the next check may go better
-            fault = f"its phones can't be checked: {type(error).__name__}: {error}"
-        before, self.fault = self.fault, one_line(fault)
-        if self.fault not in {"", before}:
-            self._say(self.fault, level="error")
-        if phones is None:
-            return {
-                serial: replace(item, unusable=_UNSEEN) for serial, item in self._phones.items()
-            }
-        self._phones = phones | self._unprobed(phones, busy)
-        return phones
-
-    def _unprobed(
-        self, phones: Mapping[str, Announced], busy: Collection[str]
-    ) -> dict[str, Announced]:
-        """Return the busy phones that were away: they are probed when their jobs are over."""
-        return {
-            serial: replace(before, unusable=_UNSEEN)
-            for serial, before in self._phones.items()
-            if serial in busy and (before.unusable or serial not in phones)
-        }
-
-    def _checked_phones(self, workspace: Workspace, busy: Collection[str]) -> dict[str, Announced]:
-        elsewhere = self._queue.busy_elsewhere(self._host)
-        for serial in self._queue.take_releases(self._host):
-            if reason := workspace.quarantine.release(Serial(serial)):
-                message = f"{serial} is released from quarantine on request: {reason}"
-                self._say(one_line(message))
-        used = {*busy, *elsewhere, *workspace.lease.live_holders()}
-        is_due = 0 < self._idle_check_s <= time.monotonic() - self._last_check_s
-        if is_due:
-            self._last_check_s = time.monotonic()
-            # A phone in use answers by its work.
-            for serial in self._phones.keys() - used:
-                self._shared.known_phones.forget(serial)
-
-        def current_user(serial: str) -> str:
-            if serial in busy:
-                return "a job"
-            holder = workspace.lease.live_holder(Serial(serial))
-            return holder or ("another host" if serial in elsewhere else "")
-
-        phones: dict[str, Announced] = {}
-        attached = attached_devices(workspace)
-        present = {item.seen.serial for item in attached if item.seen.usable}
-        self._restored &= set() if is_due else present
-        self._restore(present.intersection(workspace.unrestored_phones()) - used)
-        for item in attached:
-            # A phone that never gave its serial number has its adb server's name for it, which over
-            # USB is the serial number.
-            serial = item.seen.serial or item.seen.address
-            phone = self._announced(workspace, item, self._phones.get(serial), current_user)
-            if not (serial in phones and phone.unusable):
-                phones[serial] = phone
-        if self._idle_check_s:
-            self._hung = self._hanging(attached, used)
-        for serial in self._hung.keys() - used if is_due else ():
-            self._reconnect(serial, self._hung[serial])
-        # Also while its server doesn't list it: it must not look unplugged.
-        hung = self._hung.keys() & self._phones.keys()
-        return phones | {serial: replace(self._phones[serial], unusable=_HANGS) for serial in hung}
-
-    def _restore(self, changed: Collection[str]) -> None:
-        """Restore phones that a dead process left changed: if their jobs were cancelled, nobody
-        else would. Slow ones don't delay the others.
-        """
-        due = sorted({*changed} - self._restored - self._restoring.keys())
-        self._restored.update(due)
-        for serial in due:
-            self._restoring[serial] = threading.Thread(
-                target=self._restore_one, args=(serial,), name=f"restore {serial}", daemon=True
-            )
-            self._restoring[serial].start()
-        deadline = Deadline(_RESTORED_S)
-        for serial in due:
-            self._restoring[serial].join(deadline.remaining_s)
-        self._restoring = {
-            serial: thread for serial, thread in self._restoring.items() if thread.is_alive()
-        }
-
-    def _restore_one(self, serial: str) -> None:
-        """Restore a phone and log that; skip one that another computer uses."""
-        try:
-            with self._shared.open() as workspace:
-                (item,) = restore_phones(workspace, [serial])
-        except BenchfarmError as error:
-            self._say(one_line(str(error)), level="error")
-            return
-        if item.error is None:
-            message = f"{item.name} was left changed by a process that is gone; it is restored"
-            self._say(one_line("; ".join([message, *item.notes])), serial=item.name)
-        elif not isinstance(item.error, DeviceBusyError):
-            message = f"{item.name} was left changed, and can't be restored: {item.error}"
-            self._say(one_line(message), level="error", serial=item.name)
-
-    def _hanging(self, attached: Sequence[Attached], used: Collection[str]) -> dict[str, Attached]:
-        """Return the phones that hang now: those that hung before, and unused ones.
-
-        A phone on a cable that isn't listed was unplugged; one on a network is back only when it is
-        connected here.
-        """
-        listed = {item.seen.serial for item in attached}
-        usable = {item.seen.serial for item in attached if item.seen.usable}
-        for serial in sorted(usable & self._hung.keys()):
-            self._say(f"{serial} answers again")
-        new = {
-            item.seen.serial: item
-            for item in attached
-            if item.seen.hangs and item.seen.serial and item.seen.serial not in used
-        }
-        return {
-            serial: item
-            for serial, item in {**new, **self._hung}.items()
-            if serial not in usable and (serial in listed or is_tcp(item.seen.address))
-        }
-
-    def _reconnect(self, serial: str, item: Attached) -> None:
-        if item.server is None:
-            return
-        self._say(f"{serial} has no job and doesn't answer; it is being reconnected")
-        try:
-            item.server.reconnect(item.seen.address, Deadline(_ANSWER_S), fresh=True)
-        except BenchfarmError as error:
-            self._say(one_line(f"{serial} is still away: {error}"))
-
-    def _announced(
-        self,
-        workspace: Workspace,
-        attached: Attached,
-        before: Announced | None,
-        current_user: Callable[[str], str],
-    ) -> Announced:
-        """Return a phone's announcement; without facts it is unusable, with the reason."""
-        serial = Serial(attached.seen.serial or attached.seen.address)
-        unusable = "" if attached.seen.usable else attached.seen.reason
-        if not can_have_jobs(serial):
-            unusable = NO_JOBS
-        elif serial in self._restoring:
-            unusable = _RESTORING
-        elif not unusable and (reason := workspace.quarantine.reason(serial)):
-            unusable = f"{IN_QUARANTINE}{reason}"
-        facts = before.facts if before is not None else ""
-        if not unusable and (before is None or before.unusable):
-            user = current_user(serial)
-            if not user:
-                try:
-                    now = open_phone(workspace, attached)[1]
-                    facts = dump(with_stored_gpu(now, workspace.store.devices()))
-                except BenchfarmError as error:
-                    # One unreachable phone mustn't hide the others.
-                    unusable = one_line(str(error))
-                    if before is None or before.unusable != unusable:
-                        message = one_line(f"{serial} can't be checked: {error}")
-                        self._say(message, level="error", serial=serial)
-            elif not facts:
-                unusable = f"in use by {user}"
-        entry, labels = workspace.inventory.get(serial), ""
-        if entry is not None:
-            labels = dump(PhoneLabels(pools=tuple(entry.pools), tags=tuple(entry.tags)))
-        return Announced(facts=facts, unusable=unusable, labels=labels)

@@ -27,8 +27,8 @@ from orchestrator.extensions.farm.schema import HostLocks
 from orchestrator.tables.escapes import one_line
 
 if TYPE_CHECKING:
+    from orchestrator.extensions.farm.host_phones import HostPhones, Say
     from orchestrator.extensions.farm.job import Jobs
-    from orchestrator.extensions.farm.phones import HostPhones, Say
 
 #: Tries of a job on its phone after which it is abandoned.
 TRIES_MAX: Final = 10

@@ -672,7 +672,7 @@ def test_a_phone_is_released_from_quarantine_by_its_host_though_somebody_else_as
     queue: FarmQueue, settings: Settings, tmp_path: Path
 ) -> None:
     """The host keeps it; whoever looks at the farm's page may be anywhere."""
-    from orchestrator.extensions.farm.phones import HostPhones, Shared
+    from orchestrator.extensions.farm.host_phones import HostPhones, Shared
 
     host_lives(queue, "one", version="0.0.1")
     queue.announce(

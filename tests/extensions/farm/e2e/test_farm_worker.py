@@ -20,10 +20,10 @@ from orchestrator.app.workspace import Workspace
 from orchestrator.errors import PlanError, StoreError, UsageError
 from orchestrator.extensions.farm.cli import WorkerRequest
 from orchestrator.extensions.farm.cli import worker as work
+from orchestrator.extensions.farm.host_phones import Shared
 from orchestrator.extensions.farm.job import Ended, Jobs
 from orchestrator.extensions.farm.job_table import DEATHS_MAX, Job
 from orchestrator.extensions.farm.manifest import Contents
-from orchestrator.extensions.farm.phones import Shared
 from orchestrator.extensions.farm.queue import Announced, FarmQueue
 from orchestrator.extensions.farm.submissions import cancel
 from orchestrator.extensions.farm.worker import TRIES_MAX, HostWorker
