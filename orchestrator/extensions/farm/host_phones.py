@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 #: Seconds in which a reconnected phone must answer.
 _ANSWER_S: Final = 10.0
 _HANGS: Final = "it stopped answering while it had no job; its host keeps reconnecting it"
-_RESTORING: Final = "it is being restored, as a process that is gone left it changed"
+_RESTORING: Final = "it is being restored, as a job or command that ended early left it changed"
 #: Seconds for which the other phones wait until changed ones are restored.
 _RESTORED_S: Final = 20.0
 _UNSEEN: Final = "its host can't check its phones now"
@@ -81,7 +81,7 @@ class HostPhones:
         self.fault = ""
 
     def check(self, busy: Collection[str]) -> Mapping[str, Announced]:
-        """Return the phones by serial number. Phones that a dead process left changed are restored
+        """Return the phones by serial number. Phones that were left changed are restored
         first; facts are probed when a phone appears or reappears.
 
         ``busy`` phones, and those that others measure, aren't probed: that would disturb the
@@ -162,8 +162,8 @@ class HostPhones:
         return phones | {serial: replace(self._phones[serial], unusable=_HANGS) for serial in hung}
 
     def _restore(self, changed: Collection[str]) -> None:
-        """Restore phones that a dead process left changed: if their jobs were cancelled, nobody
-        else would. Slow ones don't delay the others.
+        """Restore phones that were left changed: if their jobs were cancelled, nobody else would.
+        Slow ones don't delay the others.
         """
         started = {
             serial: threading.Thread(
@@ -187,8 +187,10 @@ class HostPhones:
             self._say(one_line(str(error)), level="error")
             return
         if item.error is None:
-            message = f"{item.name} was left changed by a process that is gone; it is restored"
-            self._say(one_line("; ".join([message, *item.notes])), serial=item.name)
+            # Also by a job of this worker, which lost the phone.
+            message = f"{item.name} was left changed by a job or command that ended early"
+            text = "; ".join([message, "it is restored", *item.notes])
+            self._say(one_line(text), serial=item.name)
         elif not isinstance(item.error, DeviceBusyError):
             message = f"{item.name} was left changed, and can't be restored: {item.error}"
             self._say(one_line(message), level="error", serial=item.name)

@@ -122,6 +122,9 @@ def test_a_phone_that_hangs_while_it_is_restored_keeps_no_other_from_being_offer
         poll_until(lambda: told() == {changed: "", other: ""}, "both are offered", PATIENCE_S)
     with Workspace(settings) as workspace:
         assert workspace.unrestored_phones() == []
+    # Who left it changed isn't gone, as a worker isn't whose job lost its phone.
+    log = request.getfixturevalue("worker").read_text()
+    assert f"{changed} was left changed by a job or command that ended early; it is restored" in log
 
 
 def test_an_idle_phone_that_hangs_is_told_and_comes_back_and_one_that_another_host_measures_is_left_alone(
