@@ -342,6 +342,23 @@ class Usage(Runs):
                 insert(CONFIRMATIONS), {**row, "document": dump_document(confirmation)}
             )
 
+    def history_mark(self) -> tuple[object, ...]:
+        """Return a token that changes when a campaign is stored, removed, hidden or shown, and when
+        a change is annotated or confirmed. One statement: pages that poll ask for it.
+        """
+        campaign_no, annotation_no = CAMPAIGNS.c.campaign_no, ANNOTATIONS.c.annotation_no
+        hidden_no = case((CAMPAIGNS.c.is_hidden, campaign_no))
+        # No number is given twice.
+        figures = (
+            *(func.count(campaign_no), func.max(campaign_no)),
+            *(func.count(hidden_no), func.sum(hidden_no)),
+            *(func.count(annotation_no), func.max(annotation_no)),
+            func.aggregate_strings(CONFIRMATIONS.c.document, ","),
+        )
+        with self.reading() as connection:
+            query = select(*(select(figure).scalar_subquery() for figure in figures))
+            return tuple(connection.execute(query).one())
+
     def _by_campaign(self, query: Select[Any], campaign_ids: Sequence[CampaignId]) -> Iterator[Any]:
         """Yield the row of a query over runs for each of some campaigns, with its id in front."""
         joined = query.join(CAMPAIGNS, RUNS.c.campaign_no == CAMPAIGNS.c.campaign_no)

@@ -302,3 +302,36 @@ def test_points_are_in_the_order_in_which_their_runs_were_stored(store: Store, s
         samples.keep(store, name, number, report=samples.report(latency_us))
     assert list(store.points().latency_us) == latencies_us
     assert list(store.points(series_keys=[samples.case().series_key]).latency_us) == latencies_us
+
+
+def test_the_mark_of_the_history_changes_with_campaigns_annotations_and_confirmations(
+    store: Store, samples
+) -> None:
+    note = Annotation(
+        annotation_id="a", selection="*", night=date(2026, 3, 9), text="driver", created_at=START
+    )
+    confirmed = Confirmation(
+        series_key="s",
+        night=date(2026, 3, 9),
+        status=ConfirmationStatus.CANNOT,
+        detail="phone away",
+        at=START,
+    )
+    first, second = (samples.night(store, f"night-{night}", night) for night in range(2))
+    steps = (
+        lambda: samples.night(store, "night-2", 2),
+        lambda: store.hide_campaign(first),
+        lambda: store.hide_campaign(second),
+        lambda: store.hide_campaign(first, is_hidden=False),
+        lambda: store.annotate(note),
+        lambda: (store.delete_annotation("a"), store.annotate(note)),
+        lambda: store.delete_annotation("a"),
+        lambda: store.confirm(confirmed),
+        lambda: store.confirm(dataclasses.replace(confirmed, detail="phone busy")),
+    )
+    marks = [store.history_mark()]
+    for step in steps:
+        step()
+        assert store.history_mark() not in marks[-1:]
+        marks.append(store.history_mark())
+        assert store.history_mark() == marks[-1]

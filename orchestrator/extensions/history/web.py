@@ -413,10 +413,7 @@ class LivePages:
                 mark = (
                     farm.night.night,
                     farm.night.left == 0,
-                    store.campaign_count(),
-                    store.hidden_campaigns(),
-                    list(store.annotations()),
-                    list(store.confirmations()),
+                    store.history_mark(),
                 )
                 if mark != self._changes[0]:
                     # The cached site may be older than the mark.

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sqlalchemy import Engine, event
 
 from orchestrator.app.workspace import Workspace
 from orchestrator.errors import UsageError
@@ -244,6 +245,29 @@ def test_the_farms_page_forgets_changes_that_are_expected_or_whose_campaigns_are
         for campaign in store.campaigns()[: NIGHTS - CHANGE]:
             store.hide_campaign(campaign.campaign_id)
         assert not has_changes()
+
+
+def test_a_poll_of_the_farms_page_reads_no_annotations_and_hidden_campaigns_when_nothing_changed(
+    tmp_path: Path, slowed: Store
+) -> None:
+    store = copied(slowed)
+    statements: list[str] = []
+
+    def note(_connection: object, _cursor: object, statement: str, *_: object) -> None:
+        statements.append(statement)
+
+    with workspace_of(tmp_path, store) as workspace:
+        pages = LivePages(workspace, FarmNow(workspace, None), since="")
+        pages.page("farm/now")
+        event.listen(Engine, "before_cursor_execute", note)
+        try:
+            pages.page("farm/now")
+        finally:
+            event.remove(Engine, "before_cursor_execute", note)
+    texts = [" ".join(statement.split()) for statement in statements]
+    marks = [text for text in texts if "annotations" in text or text.endswith("is_hidden")]
+    assert len(marks) == 1
+    assert "annotations.document" not in marks[0]
 
 
 def test_pages_of_so_many_days_are_those_of_today(tmp_path: Path, steady: Store) -> None:
