@@ -363,6 +363,38 @@ def test_a_job_whose_worker_is_stopped_waits_for_another_one_and_is_not_abandone
     assert queue.hosts() == []
 
 
+class Listening(FarmQueue):
+    """A queue that notes the statements of each poll of its worker."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.polls: list[list[str]] = []
+
+    def rows(self, query: str, *values: object) -> list[dict[str, object]]:
+        if "INSERT INTO farm_hosts" in query:
+            self.polls.append([])
+        if self.polls:
+            self.polls[-1].append(query)
+        return super().rows(query, *values)
+
+    def whole_poll(self) -> list[str]:
+        """Return the statements of a poll that begins from now on."""
+        begun = len(self.polls)
+        until(lambda: len(self.polls) >= begun + 2)
+        return self.polls[begun]
+
+
+def test_a_worker_that_measures_polls_by_no_more_statements_than_an_idle_one(
+    queue: FarmQueue, opened_url: str
+) -> None:
+    with Listening(opened_url) as own, working(worker(own, stop_when_cancelled)):
+        until(lambda: bool(queue.phones()))
+        idle = own.whole_poll()
+        submit(queue, "A")
+        until(lambda: queue.jobs()[0]["status"] == "runs")
+        assert own.whole_poll() == idle
+
+
 def test_of_two_workers_of_one_name_one_works_and_the_other_one_ends_with_the_reason(
     queue: FarmQueue, opened_url: str
 ) -> None:
