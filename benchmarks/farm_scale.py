@@ -109,10 +109,9 @@ def measure(url: str, *, hosts: int, phones: int, ended: int, idle_s: float) -> 
 
         def look(name: str) -> None:
             beat(name)
-            queues[name].pauses()
-            queues[name].clashes()
             queues[name].announce(name, known[name])
-            queues[name].due_and_cancelled(serials[name], ())
+            queues[name].may_begin(name)
+            queues[name].due_and_stopped(serials[name], ())
 
         with spent("a look when nothing happens", 10 * hosts):
             for _ in range(10):
@@ -134,9 +133,8 @@ def measure(url: str, *, hosts: int, phones: int, ended: int, idle_s: float) -> 
 
         def work(name: str) -> None:
             workers[name].open()
-            workers[name].wake(queues[name].due_and_cancelled(serials[name], ())[0])
-            for serial in serials[name]:
-                workers[name].start(serial)
+            due, _ = queues[name].due_and_stopped(serials[name], ())
+            workers[name].serve(serials[name], due=due)
 
         with spent("put into the queue, begun and ended", len(every)):
             together([partial(work, name) for name in names])

@@ -51,11 +51,13 @@ from orchestrator.tables.escapes import one_line
 
 #: Errors that may not occur at another try, here or on another host.
 _PASSING: Final = (DeviceError, StoreError, HostStorageError, ArtifactError)
-#: Seconds until the next try of a job: one that this benchfarm can't read, one whose program
-#: another job declares differently, and one whose phone or campaign is in use.
+#: Seconds until the next try of a job that this benchfarm can't read, and of one whose phone is in
+#: use.
 _UNREADABLE_S: Final = 600.0
-_IN_USE_S: Final = 60.0
 _BUSY_S: Final = 5.0
+#: Errors at which the phone isn't at fault -> seconds until the job's next try: the database is
+#: away, somebody resumes its campaign on this host, another job declares its program differently.
+_LATER: Final = {StoreAwayError: _BUSY_S, CampaignInUseError: _BUSY_S, ProgramInUseError: 60.0}
 
 
 @frozen
@@ -132,18 +134,8 @@ class Jobs:
                 return self._measure(workspace, job, manifest, Path(folder))
         except InterruptedByUserError:
             return Ended(status="aborted", note="stopped")
-        except StoreAwayError as error:
-            # The phone isn't at fault.
-            return Ended(status="later", note=_error_note(error), wait_s=_BUSY_S)
-        except _PASSING as error:
-            return _retry(_error_note(error))
-        except ProgramInUseError as error:
-            return Ended(status="later", note=_error_note(error), wait_s=_IN_USE_S)
-        except CampaignInUseError as error:
-            # Somebody resumes it on this host; this job does the rest later.
-            return Ended(status="later", note=_error_note(error), wait_s=_BUSY_S)
         except BenchfarmError as error:
-            return Ended(status="failed", note=_error_note(error))
+            return _ended(error)
         except Exception as error:  # noqa: BLE001 - one job's fault mustn't end the host's others
             return Ended(status="again", note=one_line(f"{type(error).__name__}: {error}"))
 
@@ -221,6 +213,15 @@ class Jobs:
     def _fetch(self, content: Content) -> Path:
         name, sha256 = content
         return self.contents.fetch(sha256, name)
+
+
+def _ended(error: BenchfarmError) -> Ended:
+    """Return the end of a job by an error."""
+    note = _error_note(error)
+    for kind, wait_s in _LATER.items():
+        if isinstance(error, kind):
+            return Ended(status="later", note=note, wait_s=wait_s)
+    return _retry(note) if isinstance(error, _PASSING) else Ended(status="failed", note=note)
 
 
 def _retry(note: str) -> Ended:

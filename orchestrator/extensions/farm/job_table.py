@@ -63,6 +63,12 @@ FROM farm_jobs f JOIN farm_submissions s ON s.submission = f.submission
 _OPEN: Final = "f.status IN ('waits', 'runs')"
 
 
+def paused(host: str, serial: str) -> str:
+    """Return the SQL of the pauses of a phone at a host, whose names are SQL too."""
+    scopes = f"'farm', 'host:' || {host}, 'phone:' || {serial}"
+    return f"(SELECT scope FROM farm_pauses WHERE scope IN ({scopes}))"
+
+
 def _after(change: str, state: str = _STATE) -> str:
     """Return the SQL of a job's status after a change; NULL when it isn't allowed."""
     cases = " ".join(f"WHEN '{before}' THEN '{after}'" for before, after in CHANGES[change].items())
@@ -179,22 +185,25 @@ class JobTable(Database):
             added = _add(connection, name, phones) if is_open else []
         return [serial for _, serial in added]
 
-    def due_and_cancelled(
+    def due_and_stopped(
         self, serials: Collection[str], job_ids: Collection[int]
     ) -> tuple[set[str], set[int]]:
-        """Return the phones that have a due job, among these phones, and the jobs that are
-        cancelled or to be cancelled, among these jobs. A job that runs is due.
+        """Return the phones that have a due job, also one that runs, among these phones; and the
+        jobs that are to be stopped among these jobs: cancelled ones, and those of a serial number
+        that several phones have.
         """
         rows = self.rows(
             f"""
-            SELECT f.serial, f.job_id, f.cancel_asked, {_OPEN} AND f.again_at <= now() AS is_due
+            SELECT f.serial, f.job_id, {_OPEN} AND f.again_at <= now() AS is_due,
+            f.cancel_asked OR EXISTS
+            (SELECT 1 FROM farm_clashes c WHERE c.serial = f.serial) AS is_stopped
             FROM farm_jobs f WHERE {_OPEN} AND f.serial = ANY(%s) OR f.job_id = ANY(%s)
             """,
             list(serials),
             list(job_ids),
         )
         due = {row["serial"] for row in rows if row["is_due"]}
-        return due, {row["job_id"] for row in rows if row["cancel_asked"]}.intersection(job_ids)
+        return due, {row["job_id"] for row in rows if row["is_stopped"]}
 
     def claim(self, serial: str, host: str) -> Job | None:
         """Claim the most urgent due job of a phone for the host that holds the phone's lock; None
@@ -208,9 +217,8 @@ class JobTable(Database):
             FROM farm_submissions s WHERE s.submission = f.submission
             AND {_after("claim")} IS NOT NULL AND f.job_id =
             (SELECT f.job_id FROM farm_jobs f JOIN farm_submissions s USING (submission)
-            WHERE f.serial = %s AND {_OPEN} AND f.again_at <= now() AND NOT EXISTS
-            (SELECT 1 FROM farm_pauses WHERE scope IN ('farm', 'host:' || %s, 'phone:' || f.serial))
-            ORDER BY s.priority DESC, f.job_id LIMIT 1)
+            WHERE f.serial = %s AND {_OPEN} AND f.again_at <= now()
+            AND NOT EXISTS {paused("%s", "f.serial")} ORDER BY s.priority DESC, f.job_id LIMIT 1)
             RETURNING f.job_id, f.serial, f.submission, f.campaign_id,
             s.document, f.facts, f.tries, f.deaths, f.delivery
             """,

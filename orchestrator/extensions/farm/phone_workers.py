@@ -65,13 +65,24 @@ class PhoneWorkers:
         """Return the phones whose workers have not ended."""
         return {serial for serial, task in list(self._tasks.items()) if not task.done()}
 
-    def start(self, serial: str) -> None:
-        """Start a phone's worker unless it still runs."""
-        if serial not in self.alive():
-            self._run_on_loop(self._start(serial))
+    def serve(self, serials: Collection[str], *, due: Collection[str]) -> None:
+        """Start the workers of these phones that don't run, and wake the phones with a due job.
 
-    async def _start(self, serial: str) -> None:
-        self._tasks[serial] = asyncio.create_task(self._work(serial), name=serial)
+        Raises StoreError.
+        """
+        self._run_on_loop(self._serve(serials, due))
+
+    async def _serve(self, serials: Collection[str], due: Collection[str]) -> None:
+        waiting = set()
+        if due:
+            jobs = await self._app.job_manager.list_jobs_async(task=_TASK, status="todo")
+            waiting = {job.queue for job in jobs}
+        for serial in due:
+            if _queue_name(serial) not in waiting:
+                task = self._app.configure_task(_TASK, queue=_queue_name(serial))
+                await task.defer_async(serial=serial)
+        for serial in {*serials} - self.alive():
+            self._tasks[serial] = asyncio.create_task(self._work(serial), name=serial)
 
     async def _work(self, serial: str) -> None:
         # Errors can be ignored: the next worker raises them again, or the database is away.
@@ -97,19 +108,6 @@ class PhoneWorkers:
         """Let a phone's worker end after its job; a second call changes nothing."""
         if (task := self._tasks.get(serial)) is not None:
             self._loop.call_soon_threadsafe(_cancel_once, task)
-
-    def wake(self, serials: Collection[str]) -> None:
-        """Send a wake-up to each phone that has none waiting; raises StoreError."""
-        if serials:
-            self._run_on_loop(self._wake(serials))
-
-    async def _wake(self, serials: Collection[str]) -> None:
-        waiting = await self._app.job_manager.list_jobs_async(task=_TASK, status="todo")
-        queues = {job.queue for job in waiting}
-        for serial in sorted(serials):
-            if _queue_name(serial) not in queues:
-                task = self._app.configure_task(_TASK, queue=_queue_name(serial))
-                await task.defer_async(serial=serial)
 
     def _run_on_loop(self, coroutine: Coroutine[Any, Any, None]) -> None:
         with as_store_error(self._url):

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from orchestrator.extensions.farm.job_table import HOST_SILENT_S, JobTable
+from orchestrator.extensions.farm.job_table import HOST_SILENT_S, JobTable, paused
 from orchestrator.frozen import frozen
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ SELECT p.serial, p.host, p.facts, {_LABELS}, p.unusable, s.silent_s, x.state,
         WHEN 'paused' THEN 'paused: ' || d.paused ELSE '' END AS reason
 FROM farm_phones p JOIN farm_hosts h ON h.name = p.host
     LEFT JOIN farm_clashes c ON c.serial = p.serial
-    CROSS JOIN LATERAL (SELECT string_agg(scope, ', ' ORDER BY scope) AS paused FROM farm_pauses
-        WHERE scope IN ('farm', 'host:' || h.name, 'phone:' || p.serial)) d
+    CROSS JOIN LATERAL (SELECT string_agg(scope, ', ' ORDER BY scope) AS paused
+        FROM {paused("h.name", "p.serial")} pauses) d
     CROSS JOIN LATERAL (SELECT extract(epoch FROM now() - h.seen_at)::float AS silent_s) s
     CROSS JOIN LATERAL (SELECT CASE WHEN c.serial IS NOT NULL THEN 'clash'
         WHEN s.silent_s > {HOST_SILENT_S} THEN 'silent'
@@ -81,29 +81,43 @@ class FarmQueue(JobTable):
         """Announce a host's phones by serial number; return whether anything changed. Only changes
         are written.
         """
-        with self.connection() as connection:
-            gone = connection.execute(
-                """
-                UPDATE farm_phones SET gone_at = now()
-                WHERE host = %s AND gone_at IS NULL AND NOT serial = ANY(%s)
-                """,
-                (host, list(phones)),
-            ).rowcount
-            changes = [
-                connection.execute(
-                    """
-                    INSERT INTO farm_phones (host, serial, facts, unusable, labels)
-                    VALUES (%s, %s, %s, %s, %s) ON CONFLICT (serial, host) DO UPDATE SET
-                    facts = excluded.facts, unusable = excluded.unusable,
-                    labels = excluded.labels, gone_at = NULL WHERE (farm_phones.facts,
-                    farm_phones.unusable, farm_phones.labels, farm_phones.gone_at IS NULL)
-                    IS DISTINCT FROM (excluded.facts, excluded.unusable, excluded.labels, true)
-                    """,
-                    (host, serial, phone.facts, phone.unusable, phone.labels),
-                ).rowcount
-                for serial, phone in sorted(phones.items())
-            ]
-        return bool(gone) or any(changes)
+        serials = sorted(phones)
+        changes = self.rows(
+            """
+            WITH gone AS (UPDATE farm_phones SET gone_at = now()
+            WHERE host = %s AND gone_at IS NULL AND NOT serial = ANY(%s) RETURNING serial),
+            changed AS (INSERT INTO farm_phones AS p (host, serial, facts, unusable, labels)
+            SELECT %s, * FROM unnest(%s::text[], %s::text[], %s::text[], %s::text[])
+            ON CONFLICT (serial, host) DO UPDATE SET facts = excluded.facts,
+            unusable = excluded.unusable, labels = excluded.labels, gone_at = NULL
+            WHERE (p.facts, p.unusable, p.labels, p.gone_at IS NULL)
+            IS DISTINCT FROM (excluded.facts, excluded.unusable, excluded.labels, true)
+            RETURNING serial) SELECT serial FROM gone UNION ALL SELECT serial FROM changed
+            """,
+            host,
+            serials,
+            host,
+            serials,
+            [phones[serial].facts for serial in serials],
+            [phones[serial].unusable for serial in serials],
+            [phones[serial].labels for serial in serials],
+        )
+        return bool(changes)
+
+    def may_begin(self, host: str) -> list[str]:
+        """Return the phones of a host that may begin a job if it has their locks: usable ones that
+        aren't paused, each the only one of its serial number.
+        """
+        rows = self.rows(
+            f"""
+            SELECT p.serial FROM farm_phones p WHERE p.host = %s AND p.gone_at IS NULL
+            AND p.unusable = '' AND NOT EXISTS
+            (SELECT 1 FROM farm_clashes c WHERE c.serial = p.serial)
+            AND NOT EXISTS {paused("p.host", "p.serial")} ORDER BY p.serial
+            """,
+            host,
+        )
+        return [row["serial"] for row in rows]
 
     def leave(self, host: str) -> None:
         """Remove a host whose worker ends from the list; its phones are away."""

@@ -162,10 +162,8 @@ class HostWorker:
                 # A restarted worker must not announce its phones as away for a moment.
                 return False
             self._announce(self._phones)
-            self._offer(self._phones)
+            self._offer()
             is_idle = self._wake()
-            for serial in self._offered:
-                self._workers.start(serial)
         except StoreError as error:
             self._log_once(f"{error}; trying again", level="error")
             return False
@@ -192,23 +190,17 @@ class HostWorker:
             for line in lines:
                 self._log_once(line)
 
-    def _offer(self, phones: Mapping[str, Announced]) -> None:
-        """Lock the phones that may measure, so that each belongs to one host; end the workers of
-        all others.
+    def _offer(self) -> None:
+        """Lock the phones that may begin a job, so that each belongs to one host; end the workers
+        of all others.
         """
-        clashes, paused = self._queue.clashes(), set(self._queue.pauses())
         self._offered = [
             serial
-            for serial, phone in sorted(phones.items())
-            if not phone.unusable
-            and serial not in clashes
-            and not paused & {"farm", f"host:{self._host}", f"phone:{serial}"}
-            and self._locks.take(f"{_PHONE}{serial}")
+            for serial in self._queue.may_begin(self._host)
+            if self._locks.take(f"{_PHONE}{serial}")
         ]
         for serial in self._locked() - {*self._offered}:
             self._workers.stop(serial)
-            if serial in clashes and (running := self._running.get(serial)) is not None:
-                running.cancelled.set()
             if serial not in self._workers.alive():
                 self._locks.release(f"{_PHONE}{serial}")
 
@@ -216,16 +208,14 @@ class HostWorker:
         return {name.removeprefix(_PHONE) for name in self._locks.held if name.startswith(_PHONE)}
 
     def _wake(self) -> bool:
-        """Wake the offered phones that have a due job and run none, and stop cancelled jobs; return
-        whether no job is due or running.
+        """Wake the offered phones that have a due job and run none, and stop jobs that are to be
+        stopped; return whether no job is due or running.
         """
-        jobs = {running.job: running for running in list(self._running.values()) if running.job}
-        job_ids = [job.job_id for job in jobs]
-        due, cancelled = self._queue.due_and_cancelled(self._offered, job_ids)
-        for job, running in jobs.items():
-            if job.job_id in cancelled:
-                running.cancelled.set()
-        self._workers.wake(due - set(self._running))
+        jobs = {item.job.job_id: item for item in list(self._running.values()) if item.job}
+        due, stopped = self._queue.due_and_stopped(self._offered, jobs.keys())
+        for job_id in stopped & jobs.keys():
+            jobs[job_id].cancelled.set()
+        self._workers.serve(self._offered, due=due - set(self._running))
         return not due and not self._running
 
     # A phone's jobs, in its thread
