@@ -524,7 +524,7 @@ ELSEWHERE = {
     "extensions/iphone/litert_ios.py": "a program's own module",
     "extensions/runtimes/litert_lm.py": "a program's own module",
     "extensions/runtimes/litert_lm_output.py": "what a program prints",
-    "extensions/interop/texts/splitting.py": "what the rows of performance options ask for",
+    "extensions/interop/texts/summary.py": "what the rows of performance options ask for",
     "extensions/runtimes/output.py": "where declared programs say that they ran",
     "extensions/interop/plain_text.py": "a program's own module",
     "extensions/interop/leaderboard.py": "backends as the leaderboard's lines name them",

@@ -58,6 +58,8 @@ _FOREIGN_LINES: Final = re.compile(rf"\n{_FOREIGN_LINE}(?:\n{_FOREIGN_LINE})*(?=
 
 #: Bytes that can be searched without being copied.
 Buffer = bytes | mmap.mmap
+#: What tells the lines of one process from another's.
+Process = int | str | None
 
 
 @dataclass(slots=True)
@@ -92,6 +94,11 @@ class Line:
     def whole(self) -> str:
         """The text with its last word, also where that was cut off."""
         return f"{self.text} {self.cut_word}" if self.cut_word else self.text
+
+    @property
+    def process(self) -> Process:
+        """The process: its number in a phone's log, elsewhere its name, None where neither is there."""
+        return self.pid if self.style == "logcat" else self.stream or None
 
     @property
     def is_foreign(self) -> bool:

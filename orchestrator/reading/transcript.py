@@ -1,14 +1,19 @@
-"""One run's lines, collected as they come and then turned into a report."""
+"""One run's lines, collected as they come and then turned into a report.
+
+``KINDS``, at the end, is the table of the lines: how far a run has come that prints one, when it
+begins another run, and what is read from it.
+"""
 
 from __future__ import annotations
 
+import enum
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
 from orchestrator.delegates import SWITCHES
-from orchestrator.delegates.evidence import ECHO_NAMES, DelegateClues
+from orchestrator.delegates.evidence import ECHO_NAMES, DelegateClues, is_delegate_line
 from orchestrator.reading.failures import FailureClues, SystemLog
 from orchestrator.reading.lines import (
     BANNER_KEYS,
@@ -27,17 +32,36 @@ from orchestrator.reading.lines import (
 from orchestrator.reading.profile import INIT_TITLE, RUN_TITLE, TABLE_TITLE, TableReader
 from orchestrator.records.run import LatencySummary
 
-#: How far a run has come; a line of an earlier stage after a later one belongs to the next run.
-STAGE_NEW, STAGE_ECHO, STAGE_LOADED, STAGE_DELEGATES, STAGE_READY, STAGE_RUNNING, STAGE_DONE = (
-    range(7)
-)
 
+class Stage(enum.IntEnum):
+    """How far a run has come; a line of an earlier stage after a later one is the next run's."""
+
+    NEW = 0
+    ECHO = 1
+    LOADED = 2
+    DELEGATES = 3
+    READY = 4
+    RUNNING = 5
+    DONE = 6
+
+
+class Block(enum.Enum):
+    """What the open block of lines is: lines that mean something only below its first one."""
+
+    NONE = enum.auto()
+    TABLES = enum.auto()
+    PROTO = enum.auto()
+    REFUSED = enum.auto()
+
+
+#: A program's first line, and its app's, with the arguments.
+START: Final = "STARTING!"
+APP_START: Final = "Running TensorFlow Lite benchmark with args:"
 #: The first parameter that is echoed.
 FIRST_ECHO: Final = "Log parameter values verbosely"
-#: The app's first line, with its arguments.
-APP_START: Final = "Running TensorFlow Lite benchmark with args:"
-#: The program's line about unknown flags.
+#: The lines about unknown flags, and about the options that one process tries in turn.
 UNCONSUMED: Final = "Unconsumed cmdline flags:"
+OPTIONS: Final = "The list of TFLite runtime options to be benchmarked:"
 
 ECHO: Final = re.compile(r"([#A-Za-z][^\[\]]{0,120}?) ?: \[(.*)\]$")
 _SESSION: Final = re.compile(rf"Initialized session in ({NUMBER}) ?ms(?:\.|$)", re.ASCII)
@@ -64,39 +88,12 @@ _FIRST_STATS, _MOST_STATS = 4, 8
 _ROW: Final = re.compile(
     r"\t *\w+(?:\t *[\d.]+%?){5,7}(?:\t\[[^\[\]=>!\x00-\x1f*\x7f-\U0010ffff]*\]:\d+)?", re.ASCII
 )
-_PROFILE_ENDS: Final = (
-    "STARTING!",
-    "Log parameter values",
-    "Inference timings",
-    "Saving benchmark",
-    "====Printing out",
-    "The list of TFLite runtime options",
-    "Loaded model ",
-    "Initialized session in",
-    "Running benchmark for",
-    "count=",
-)
-#: Beginnings of the lines with figures, and first letters of those about the setup, which rule out
-#: most other lines.
-_FIGURE_STARTS: Final = (
-    "count=",
-    "Average inference",
-    "Inference",
-    "Running benchmark",
-    "Memory footprint",
-    "Peak memory",
-    "Overall",
-    "No inference runs",
-    "Fully accelerated",
-    "Signature name",
-    *BANNER_KEYS,
-)
-_SETUP_LETTERS: Final = frozenset("SULIRTFPO=irm")
 #: Lines of LiteRT-LM, which generates text; it shares the runtime's lines with our programs.
 _LITERT_LM_LINE: Final = re.compile(
     r"BenchmarkInfo:$|(?:Prefill|Decode) Turns? [\d(]|(?:Prefill|Decode) [Ss]peed: +[\d.]+ tokens/s"
     r"|Number of tokens in (?:prefill|decode) *:|Benchmarking model: .*\.litertlm\b"
 )
+_TABLES_START: Final = re.compile(rf"{INIT_TITLE}|{RUN_TITLE}|{TABLE_TITLE.pattern}$")
 _PROTO_START: Final = re.compile(r"(?:init_profile|runtime_profile|model_name)\b.*[{:]")
 
 
@@ -118,7 +115,7 @@ class Transcript:
     has_litert_lm_lines: bool = False
     echoed: dict[str, str] = field(default_factory=dict)
     unconsumed: list[str] = field(default_factory=list)
-    stage: int = STAGE_NEW
+    stage: Stage = Stage.NEW
     has_start: bool = False
     is_loaded: bool = False
     #: The model's file in the line about loading it, the only place where LiteRT's program names it.
@@ -152,13 +149,10 @@ class Transcript:
     is_ended: bool = False
     #: The line that shows that another process printed between this one's lines, "" where none does.
     mixed_at: str = ""
-    #: Whether the tables of an operator profile are being read.
-    in_profile: bool = False
     #: The last two lines that were read, the latest first: the last may be a shell's line about a
     #: signal.
     last_lines: tuple[str, str] = ("", "")
-    _in_proto: bool = False
-    _in_refused: bool = False
+    _block: Block = Block.NONE
     #: Lines without a severity that match no rule; repetitions of them are skipped.
     _ignored_lines: set[str] = field(default_factory=set)
 
@@ -166,7 +160,7 @@ class Transcript:
     def is_empty(self) -> bool:
         """Whether no line of a benchmark program was read."""
         return (
-            self.stage == STAGE_NEW
+            self.stage == Stage.NEW
             and not self.delegates.lines
             and not self.delegates.uses_npu_runtime
             and not self.failures.is_benchmark_line
@@ -188,7 +182,7 @@ class Transcript:
     def is_litert_lm(self) -> bool:
         """Whether the lines are of LiteRT-LM, which isn't read here, and none of our programs'."""
         return self.has_litert_lm_lines and not (
-            self.has_start or self.echoed or self.stage >= STAGE_RUNNING
+            self.has_start or self.echoed or self.stage >= Stage.RUNNING
         )
 
     @property
@@ -215,41 +209,51 @@ class Transcript:
         """Whether the run's result, its failure or its operator profile was read: what follows may
         be another's.
         """
-        return self.stage >= STAGE_DONE or self.is_ended or self.has_profile
+        return self.stage >= Stage.DONE or self.is_ended or self.has_profile
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the run's result or its failure was read."""
+        return self.has_result or self.is_ended
+
+    @property
+    def is_past_setup(self) -> bool:
+        """Whether the run has begun to measure, or is over."""
+        return self.stage >= Stage.RUNNING or self.is_over
 
     @property
     def takes_any_line(self) -> bool:
         """Whether the next line may continue a table or a list."""
-        return self.in_profile or self._in_proto or self._in_refused
+        return self._block is not Block.NONE
 
-    def has_printed(self, text: str) -> bool:
-        """Whether a line is one that a process prints once, and was read before."""
-        if text.startswith("Running benchmark for"):
-            # The warm-up and the measurement.
-            return self.phases > 1
-        if text.startswith("Loaded model "):
-            return self.is_loaded
-        if text.startswith("Initialized session in"):
-            return self.session_us is not None
-        if text.startswith("The input model file size"):
-            return self.model_size_mb is not None
-        if text.startswith(("Memory footprint delta", "Peak memory footprint")):
-            return bool(self.memory)
-        match = ECHO.match(text) if "]" in text else None
-        return match is not None and match[1] in ECHO_NAMES and match[1] in self.echoed
-
-    def is_ended_by_start(self, text: str) -> bool:
-        """Whether a line is a program's first line and begins another run, as this run has other
-        lines already.
-        """
-        if not text.startswith("STARTING!") or self.is_empty:
-            return False
+    @property
+    def is_started(self) -> bool:
+        """Whether a program's first line begins another run, as this one has other lines already."""
         is_past_start = (
-            self.stage > STAGE_ECHO
+            self.stage > Stage.ECHO
             or self.failures.best is not None
             or bool(self.echoed or self.unconsumed)
         )
-        return is_past_start or not self.has_start
+        return not self.is_empty and (is_past_start or not self.has_start)
+
+    def is_ended_by(self, line: Line) -> bool:
+        """Whether a program's line begins another run than this one."""
+        kind = kind_of(line)
+        if kind is not None:
+            return kind.begins(self)
+        name = _parameter(line.text)
+        if name in ECHO_NAMES:
+            # Parameters are printed before anything else.
+            return self.is_past_setup or (self.stage >= Stage.LOADED and name in self.echoed)
+        return self.is_over and is_delegate_line(line.text)
+
+    def has_printed(self, line: Line) -> bool:
+        """Whether a line is one that a process prints once, and was read before."""
+        kind = kind_of(line)
+        if kind is not None:
+            return kind.is_repeated(self)
+        name = _parameter(line.text)
+        return name in ECHO_NAMES and name in self.echoed
 
     def read_command(self, command: str) -> None:
         """Take the flags of a command line that stands before the output."""
@@ -281,115 +285,167 @@ class Transcript:
         if line.text:
             self.last_lines = line.text, self.last_lines[0]
         text = line.text
-        if (self.in_profile or self._in_proto) and self._continues_block(line):
+        if self._block is not Block.NONE and self._continues_block(line):
             return
-        if self._in_refused:
-            match = _OPERATOR_REFUSED.match(text)
-            if match and (line.style == "logcat" or line.text == line.raw.strip()):
-                # "DELEGATE" is a node that another delegate has taken, which isn't left to the CPU.
-                if not match[1].startswith("DELEGATE"):
-                    self.delegates.add_cpu_operator(match[1], match[2])
-                return
-            self._in_refused = False
         if self.failures.was_read(text) or (
             text in self._ignored_lines and not line.severity and not line.source_file
         ):
             return
-        if text:
-            if (text.startswith(_FIGURE_STARTS) or "RPC" in text) and self._read_figures(
-                line, text
-            ):
-                return
-            if (text[0] in _SETUP_LETTERS or line.source_file) and self._read_setup(line, text):
-                return
+        kind = kind_of(line)
+        if kind is not None and kind.read(self, line):
+            self._reach(kind.stage)
+            self._block = kind.block
+        elif text:
             self._read_rest(line, text)
 
     def take_row(self, raw: str) -> bool:
         """Take a console's line if it is a row of the open operator table; faster than parsing it."""
-        if not self.in_profile or _ROW.fullmatch(raw) is None:
+        if self._block is not Block.TABLES or _ROW.fullmatch(raw) is None:
             return False
         self.last_lines = raw.strip(), self.last_lines[0]
-        self._feed_profile(raw)
+        self._feed_tables(raw)
         return True
 
-    def _feed_profile(self, raw: str) -> None:
+    def _feed_tables(self, raw: str) -> None:
         if self.profile is None:
             self.profile = TableReader()
         self.profile.feed(raw)
 
     def _continues_block(self, line: Line) -> bool:
+        """Take a line of the open block; otherwise close the block."""
+        if self._block is Block.REFUSED:
+            match = _OPERATOR_REFUSED.match(line.text)
+            if match and (line.style == "logcat" or line.text == line.raw.strip()):
+                # "DELEGATE" is a node that another delegate has taken, which isn't left to the CPU.
+                if not match[1].startswith("DELEGATE"):
+                    self.delegates.add_cpu_operator(match[1], match[2])
+                return True
+            self._block = Block.NONE
+            return False
         is_new_message = (
             line.style == "console" and line.text != line.raw.strip() and bool(line.severity)
         )
-        if line.text.startswith(_PROFILE_ENDS) or (
-            is_new_message and not self._starts_block(line.text)
-        ):
-            self.in_profile = self._in_proto = False
+        kind = kind_of(line)
+        opens = kind is not None and kind.form is not None
+        if (kind is not None and kind.ends_block) or (is_new_message and not opens):
+            self._block = Block.NONE
             return False
         # The name or figure at the end of a line that was cut off may be incomplete.
         if not line.is_cut:
             text = line.text if is_new_message else line.raw
-            if not self._in_proto:
-                self._feed_profile(text)
+            if self._block is Block.TABLES:
+                self._feed_tables(text)
             elif len(self.profile_proto) < _MOST_PROTO_LINES:
                 self.profile_proto.append(text)
         return True
 
-    @staticmethod
-    def _starts_block(text: str) -> bool:
-        if text.startswith("="):
-            return TABLE_TITLE.fullmatch(text) is not None
-        return text.startswith((INIT_TITLE, RUN_TITLE)) or _PROTO_START.match(text) is not None
+    def _read_start(self, _: Line) -> bool:
+        self.has_start = True
+        return True
 
-    def _read_figures(self, line: Line, text: str) -> bool:
-        if text.startswith("count="):
-            stats = parse_stats(
-                line.whole, has_percentiles=self.has_percentiles, is_cut=bool(line.cut_word)
-            )
-            if stats is not None:
-                self.stats.append((stats, self.phases))
-                self.has_percentiles = self.has_percentiles or stats.p95_us is not None
-                if len(self.stats) > _MOST_STATS:
-                    del self.stats[_FIRST_STATS]
-                self._reach(STAGE_RUNNING)
-        elif "nference timings in us" in text:
-            timings = parse_timings(self._result_text(line, text))
-            if timings is None:
-                return False
-            self.timings = self._without_cut_mean(timings)
-            self._reach(STAGE_DONE)
-        elif match := _SHORT_RESULT.match(text):
+    def _read_app_start(self, line: Line) -> bool:
+        self.read_command(line.text.partition(":")[2])
+        return self._read_start(line)
+
+    def _read_unconsumed(self, line: Line) -> bool:
+        self.read_unconsumed(line.text)
+        return True
+
+    def _read_loaded(self, line: Line) -> bool:
+        self.is_loaded = True
+        if (match := _LOADED.match(line.text)) and not line.cut_word:
+            self.loaded = match[1]
+        self.is_litert = self.is_litert or bool(line.source_file)
+        self._reach(Stage.LOADED)
+        return line.severity not in {"E", "F"}
+
+    def _read_session(self, line: Line) -> bool:
+        if match := _SESSION.match(line.text):
             value = parse_number(match[1])
-            self.short_result_us = None if value is None else to_us(value, match[2])
-            self._reach(STAGE_DONE)
-        elif text.startswith("Running benchmark for at least"):
-            self.phases += 1
-            self._reach(STAGE_RUNNING)
-        elif (amounts := parse_memory(line.whole, is_cut=bool(line.cut_word))) is not None:
+            self.session_us = None if value is None else to_us(value, "ms")
+        return match is not None
+
+    def _read_model_size(self, line: Line) -> bool:
+        if match := _MODEL_SIZE.match(line.text):
+            self.model_size_mb = parse_number(match[1])
+        return match is not None
+
+    def _read_proto_start(self, line: Line) -> bool:
+        self.profile_proto.append(line.text)
+        return True
+
+    def _read_table_title(self, line: Line) -> bool:
+        self._feed_tables(line.text)
+        return True
+
+    def _read_phase(self, line: Line) -> bool:
+        is_phase = line.text.startswith("Running benchmark for at least")
+        self.phases += is_phase
+        return is_phase
+
+    def _read_statistics(self, line: Line) -> bool:
+        stats = parse_stats(
+            line.whole, has_percentiles=self.has_percentiles, is_cut=bool(line.cut_word)
+        )
+        if stats is None:
+            return False
+        self.stats.append((stats, self.phases))
+        self.has_percentiles = self.has_percentiles or stats.p95_us is not None
+        if len(self.stats) > _MOST_STATS:
+            del self.stats[_FIRST_STATS]
+        return True
+
+    def _read_result(self, line: Line) -> bool:
+        timings = parse_timings(self._result_text(line, line.text))
+        if timings is None:
+            return False
+        self.timings = self._without_cut_mean(timings)
+        return True
+
+    def _read_mean(self, line: Line) -> bool:
+        if (match := _SHORT_RESULT.match(line.text)) is None:
+            return self._read_banner(line)
+        value = parse_number(match[1])
+        self.short_result_us = None if value is None else to_us(value, match[2])
+        return True
+
+    def _read_banner(self, line: Line) -> bool:
+        if (entry := parse_banner(line.text)) is None:
+            return False
+        key, self.banner[key], runs = entry
+        self.is_litert = True
+        if runs is not None:
+            self.banner_runs[key] = runs
+        return True
+
+    def _read_memory(self, line: Line) -> bool:
+        amounts = parse_memory(line.whole, is_cut=bool(line.cut_word))
+        if amounts is not None:
             self.memory = amounts
-        elif match := _PEAK.match(line.whole):
+        return amounts is not None
+
+    def _read_peak(self, line: Line) -> bool:
+        if match := _PEAK.match(line.whole):
             is_part = line.cut_word and not has_all_digits(line.cut_word, may_have_power=False)
             self.peak_memory_mib = None if is_part else parse_footprint(match[1])
-        elif (entry := parse_banner(text)) is not None:
-            key, value, runs = entry
-            self.banner[key] = value
-            self.is_litert = True
-            if runs is not None:
-                self.banner_runs[key] = runs
-            self._reach(STAGE_DONE if key == "inference_avg" else STAGE_READY)
-        elif match := _SIGNATURE.match(text):
+        return match is not None
+
+    def _read_no_peak(self, _: Line) -> bool:
+        self.is_peak_unavailable = True
+        return True
+
+    def _read_signature(self, line: Line) -> bool:
+        if match := _SIGNATURE.match(line.text):
             self.banner_signature = match[1]
-            self._reach(STAGE_READY)
-        elif text.startswith("Peak memory usage not available"):
-            self.is_peak_unavailable = True
-        elif match := _FULLY.match(text):
+        return match is not None
+
+    def _read_fully(self, line: Line) -> bool:
+        if match := _FULLY.match(line.text):
             self.fully_accelerated = match[1].lower()
-        elif text.startswith("No inference runs were performed"):
-            self.banner_failed = True
-        elif match := _RPC.search(text):
-            self.rpc_us = parse_number(match[1])
-        else:
-            return False
+        return match is not None
+
+    def _read_no_inference(self, _: Line) -> bool:
+        self.banner_failed = True
         return True
 
     def _result_text(self, line: Line, text: str) -> str:
@@ -416,54 +472,21 @@ class Transcript:
         self.is_result_cut = True
         return {name: value for name, value in timings.items() if name != "inference"}
 
-    def _read_setup(self, line: Line, text: str) -> bool:
-        if text.startswith(("STARTING!", APP_START)):
-            self.has_start = True
-            if text.startswith(APP_START):
-                self.read_command(text.partition(":")[2])
-            self._reach(STAGE_ECHO)
-        elif text.startswith(UNCONSUMED):
-            self.read_unconsumed(text)
-            self._reach(STAGE_ECHO)
-        elif text.startswith("Loaded model ") or line.source_file == "benchmark_litert_model.cc":
-            self.is_loaded = True
-            if (match := _LOADED.match(text)) and not line.cut_word:
-                self.loaded = match[1]
-            self.is_litert = self.is_litert or bool(line.source_file)
-            self._reach(STAGE_LOADED)
-            return line.severity not in {"E", "F"}
-        elif match := _SESSION.match(text):
-            value = parse_number(match[1])
-            self.session_us = None if value is None else to_us(value, "ms")
-            self._reach(STAGE_READY)
-        elif match := _MODEL_SIZE.match(text):
-            self.model_size_mb = parse_number(match[1])
-            self._reach(STAGE_READY)
-        elif text.startswith("Following operations are not supported by GPU delegate"):
-            self._in_refused = True
-            self._reach(STAGE_DELEGATES)
-        elif _PROTO_START.match(text):
-            self._in_proto = True
-            self.profile_proto.append(text)
-        elif self._starts_block(text):
-            self.in_profile = True
-            self._feed_profile(text)
-        else:
-            return False
-        return True
-
     def _read_rest(self, line: Line, text: str) -> None:
         if self.delegates.feed(text, line.source_file):
-            self._reach(STAGE_DELEGATES)
+            self._reach(Stage.DELEGATES)
             if line.severity in {"E", "F"} or not text.startswith("Replacing "):
                 self.failures.feed(text, line.severity)
             return
+        if "RPC" in text and (match := _RPC.search(text)):
+            self.rpc_us = parse_number(match[1])
+            return
         if line.severity not in {"E", "F"} and (match := ECHO.match(text)):
             # Many programs print "name: [value]"; ours begin with a name of ECHO_NAMES.
-            if self.stage > STAGE_NEW or self.has_start or match[1] in ECHO_NAMES:
+            if self.stage > Stage.NEW or self.has_start or match[1] in ECHO_NAMES:
                 if len(self.echoed) < _MOST_NAMES:
                     self.echoed.setdefault(match[1], match[2])
-                self._reach(STAGE_ECHO)
+                self._reach(Stage.ECHO)
             return
         if self.failures.feed(text, line.severity):
             self.is_ended = self.is_ended or text.startswith(
@@ -478,11 +501,188 @@ class Transcript:
         ):
             self._ignored_lines.add(text)
 
-    def _reach(self, stage: int) -> None:
-        if self.stage == STAGE_NEW and stage < STAGE_DONE:
+    def _reach(self, stage: Stage) -> None:
+        if stage <= self.stage:
+            return
+        if self.stage is Stage.NEW and stage < Stage.DONE:
             # Memory lines follow a result, so these are of a run whose beginning is missing.
             self.memory, self.peak_memory_mib = {}, None
-        self.stage = max(self.stage, stage)
+        self.stage = stage
+
+
+def _parameter(text: str) -> str:
+    """Return the name of the parameter that a line echoes, "" for any other line."""
+    match = ECHO.match(text) if text.endswith("]") else None
+    return match[1] if match is not None else ""
+
+
+def _never(_: Transcript) -> bool:
+    return False
+
+
+def _is_noted(_: Transcript, __: Line) -> bool:
+    return True
+
+
+def _is_read_elsewhere(_: Transcript, __: Line) -> bool:
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class LineKind:
+    """A form of line, known by its beginning."""
+
+    starts: tuple[str, ...]
+    #: Takes its values; returns whether it has them, so that nothing else is in the line.
+    read: Callable[[Transcript, Line], bool]
+    #: How far a run has come that prints it.
+    stage: Stage = Stage.NEW
+    #: Whether it begins another run than the open one.
+    begins: Callable[[Transcript], bool] = _never
+    #: Whether the run has such a line already, of which a process prints one.
+    is_repeated: Callable[[Transcript], bool] = _never
+    #: The block that it opens, and what else of it has to match.
+    block: Block = Block.NONE
+    form: re.Pattern[str] | None = None
+    #: Whether a profile ends above it.
+    ends_block: bool = False
+
+
+#: Every kind, in the order in which a run prints them.
+KINDS: Final = (
+    LineKind(
+        (START,),
+        Transcript._read_start,
+        Stage.ECHO,
+        begins=lambda run: run.is_started,
+        ends_block=True,
+    ),
+    LineKind(
+        (APP_START,),
+        Transcript._read_app_start,
+        Stage.ECHO,
+        begins=lambda run: not run.is_empty,
+    ),
+    LineKind(
+        (FIRST_ECHO,),
+        _is_read_elsewhere,
+        begins=lambda run: run.stage >= Stage.LOADED or run.is_over or FIRST_ECHO in run.echoed,
+        is_repeated=lambda run: FIRST_ECHO in run.echoed,
+        ends_block=True,
+    ),
+    LineKind((UNCONSUMED,), Transcript._read_unconsumed, Stage.ECHO),
+    LineKind((OPTIONS,), _is_read_elsewhere, ends_block=True),
+    LineKind(
+        ("Loaded model ", "Loading model from: "),
+        Transcript._read_loaded,
+        Stage.LOADED,
+        begins=lambda run: run.is_past_setup,
+        is_repeated=lambda run: run.is_loaded,
+        ends_block=True,
+    ),
+    LineKind(
+        ("Following operations are not supported by GPU delegate",),
+        _is_noted,
+        Stage.DELEGATES,
+        begins=lambda run: run.is_over,
+        block=Block.REFUSED,
+    ),
+    LineKind(
+        (
+            "Initialized TensorFlow Lite runtime",
+            "Explicitly applied",
+            "Though ",
+            "Replacing ",
+            "Attempting to use a delegate that only supports static-sized tensors",
+        ),
+        _is_read_elsewhere,
+        begins=lambda run: run.is_over,
+    ),
+    LineKind(
+        ("The input model file size",),
+        Transcript._read_model_size,
+        Stage.READY,
+        begins=lambda run: run.is_past_setup,
+        is_repeated=lambda run: run.model_size_mb is not None,
+    ),
+    LineKind(
+        ("Initialized session in",),
+        Transcript._read_session,
+        Stage.READY,
+        begins=lambda run: run.is_past_setup,
+        is_repeated=lambda run: run.session_us is not None,
+        ends_block=True,
+    ),
+    LineKind(
+        ("Running benchmark",),
+        Transcript._read_phase,
+        Stage.RUNNING,
+        begins=lambda run: run.is_over,
+        # The warm-up and the measurement.
+        is_repeated=lambda run: run.phases > 1,
+        ends_block=True,
+    ),
+    LineKind(
+        ("count=",),
+        Transcript._read_statistics,
+        Stage.RUNNING,
+        begins=lambda run: run.is_over,
+        ends_block=True,
+    ),
+    LineKind(
+        ("Inference timings in us", "Average inference timings in us"),
+        Transcript._read_result,
+        Stage.DONE,
+        begins=lambda run: run.has_ended,
+        ends_block=True,
+    ),
+    LineKind(
+        ("Memory footprint delta", "Peak memory footprint"),
+        Transcript._read_memory,
+        is_repeated=lambda run: bool(run.memory),
+    ),
+    LineKind(("Overall peak memory footprint",), Transcript._read_peak),
+    LineKind(("Peak memory usage not available",), Transcript._read_no_peak),
+    LineKind(("Saving benchmark", "====Printing out"), _is_read_elsewhere, ends_block=True),
+    LineKind(
+        (INIT_TITLE, RUN_TITLE, "="),
+        Transcript._read_table_title,
+        block=Block.TABLES,
+        form=_TABLES_START,
+    ),
+    LineKind(
+        ("init_profile", "runtime_profile", "model_name"),
+        Transcript._read_proto_start,
+        block=Block.PROTO,
+        form=_PROTO_START,
+    ),
+    # LiteRT's banner.
+    LineKind(
+        ("========== BENCHMARK RESULTS", "Model initialization"),
+        Transcript._read_banner,
+        Stage.READY,
+        begins=lambda run: run.has_ended or "init" in run.banner,
+    ),
+    LineKind(
+        ("Inference (avg)",), Transcript._read_mean, Stage.DONE, begins=lambda run: run.has_ended
+    ),
+    LineKind(tuple(BANNER_KEYS), Transcript._read_banner, Stage.READY),
+    LineKind(("Signature name",), Transcript._read_signature, Stage.READY),
+    LineKind(("Fully accelerated",), Transcript._read_fully),
+    LineKind(("No inference runs were performed",), Transcript._read_no_inference),
+)
+_KIND_OF_START: Final = {start: kind for kind in reversed(KINDS) for start in kind.starts}
+_START: Final = re.compile("|".join(map(re.escape, sorted(_KIND_OF_START, reverse=True))))
+#: Any other line of the file that loads LiteRT's model.
+_OF_LOADING: Final = LineKind((), Transcript._read_loaded, Stage.LOADED)
+
+
+def kind_of(line: Line) -> LineKind | None:
+    """Return the kind that a line's beginning tells, None for any other line."""
+    if (match := _START.match(line.text)) is None:
+        return _OF_LOADING if line.source_file == "benchmark_litert_model.cc" else None
+    kind = _KIND_OF_START[match[0]]
+    return kind if kind.form is None or kind.form.match(line.text) else None
 
 
 def logged_processes(lines: Iterable[Line], system: SystemLog) -> list[Transcript]:
@@ -497,7 +697,7 @@ def logged_processes(lines: Iterable[Line], system: SystemLog) -> list[Transcrip
             if line.tag != "ExecutionPlan":
                 continue
         transcript = by_pid.get(line.pid)
-        if transcript is None or transcript.is_ended_by_start(line.text):
+        if transcript is None or (line.text.startswith(START) and transcript.is_started):
             # A process of an app may run the benchmark again.
             transcript = by_pid[line.pid] = Transcript(pid=line.pid)
             transcripts.append(transcript)

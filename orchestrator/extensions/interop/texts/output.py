@@ -18,19 +18,19 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.errors import OutputParseError
+from orchestrator.extensions.interop.texts.adb_session import (
+    STARTING,
+    parse_adb_session,
+    without_refused_starts,
+)
 from orchestrator.extensions.interop.texts.forms import json_text, unwrapped
 from orchestrator.extensions.interop.texts.pasted import (
     Rejoiner,
     is_long_logcat,
     parse_pasted,
 )
-from orchestrator.extensions.interop.texts.splitting import (
-    STARTING,
-    RunSplitter,
-    SummaryRow,
-    parse_adb_session,
-    without_refused_starts,
-)
+from orchestrator.extensions.interop.texts.splitting import RunSplitter
+from orchestrator.extensions.interop.texts.summary import SummaryRow
 from orchestrator.plugins import program_sources
 from orchestrator.programs.litert import is_result, report_of
 from orchestrator.reading.failures import Crash, SystemLog
@@ -282,7 +282,7 @@ def _released(splitter: RunSplitter, held: int) -> list[ToolReport]:
         for run in splitter.release(held)
         if not (run.is_empty or run.is_litert_lm)
     ]
-    rows, splitter.rows = splitter.rows, []
+    rows, splitter.summary.rows = splitter.summary.rows, []
     return _with_rows(reports, rows)
 
 

@@ -1,0 +1,182 @@
+"""Commands that start a benchmark program, as texts show them: behind a phone's or a computer's
+prompt, a word such as ``CMD:``, a time, or inside ``adb shell "cd ... && ..."``.
+
+A command may go over several lines that end in a backslash, or that a narrow window broke.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from orchestrator.reading.lines import Line
+from orchestrator.records.model import is_model_file
+
+#: A benchmark program or its app's activity as a word of its own.
+_PROGRAM: Final = re.compile(
+    r"(?:^|[\s\"'`/\\(;&|=>])(?:[\w.+-]{1,60}_)?benchmark_(?:litert_|tflite_)?model\w*(?:\.exe)?(?=[\s\"'`\\^]|$)"
+    r"|\.BenchmarkModelActivity\b",
+    re.ASCII,
+)
+_MODEL: Final = re.compile(r"--(?:graph|model)=")
+_FLAG: Final = re.compile(r"--[\w-]+=")
+#: Text that may stand before a program in a command, as against a sentence about it.
+_BEFORE: Final = re.compile(
+    r"(?:.{0,160}[$#%!>\]] ?|.{0,60}\b(?:cmd|command|run|running|exec|executing)\b ?[:=] ?|.{0,160}\badb\b.*|[\s+*`-]*"
+    r"|.{0,160}(?:&&|;) ?|[\d\s:.,TZ/-]{1,60}|.{0,160}\b(?:taskset|nohup|su|sudo|time|env)\b.*)"
+    r"[\"'`(]?(?:[A-Za-z]:)?[\w./\\~-]{0,200}$",
+    re.IGNORECASE,
+)
+_CONTINUES: Final = ("\\", " ^", " `")
+#: Lines and characters of one command.
+_MOST_LINES, _LONGEST = 60, 20_000
+
+
+def is_command(text: str) -> bool:
+    """Whether a line starts a benchmark program: its model, or the text before the program,
+    distinguishes it from a sentence.
+    """
+    if "enchmark" not in text:
+        return False
+    match = _PROGRAM.search(text)
+    if match is None:
+        return False
+    rest = text[match.end() :]
+    if _MODEL.search(rest):
+        return True
+    goes_on = rest.rstrip().endswith(_CONTINUES)
+    return (goes_on or _FLAG.search(rest) is not None) and _BEFORE.match(
+        text[: match.start() + 1]
+    ) is not None
+
+
+#: A shorter line isn't wrapped inside a word.
+_NARROWEST: Final = 40
+_TRUTHS: Final = frozenset({"true", "false"})
+#: The line below a command that is wrapped inside a word: its rest, flags, and shell operators.
+_REST: Final = re.compile(
+    r"(?P<word>(?:[\w./\\,+=~${}-]|:\d(?![\w:]))+)[\"'`)]*"
+    r"(?P<more>(?: +--[\w-]+=\S*)*(?: +(?:-{1,2}[\w-]*|[\\^`]|\d?>.*|[|&;<].*))?)",
+    re.ASCII,
+)
+
+
+def _is_rest(word: str, text: str, width: int) -> bool:
+    """Whether a line begins with the rest of the word in which a command's line of ``width``
+    characters ends.
+    """
+    rest = _REST.fullmatch(text)
+    if width < _NARROWEST or rest is None or _is_complete(word):
+        return False
+    if word[-1].isdigit() and word.partition("=")[2].isdigit():
+        return re.fullmatch(r"[\d.,]+", rest["word"], re.ASCII) is not None
+    is_word_of_a_shell = rest["word"].isalpha() and rest["word"].istitle()
+    is_flag = "=" in word + rest["word"] and not is_word_of_a_shell
+    return bool(rest["more"]) or len(text) == width or is_flag
+
+
+def _is_complete(word: str) -> bool:
+    """Whether a command's last word is complete."""
+    value = word.partition("=")[2]
+    return not word.startswith("-") or value in _TRUTHS or is_model_file(Path(value))
+
+
+#: A script's variable, which a line sets, and which a command names.
+_SETS: Final = re.compile(
+    r"(?:export |for )?(?P<name>\w{1,60})(?: ?= ?|(?= in ))(?P<value>.{1,200})$", re.ASCII
+)
+_SIMPLE_VALUE: Final = re.compile(r"([\"']?)([\w./+-]+)\1;?", re.ASCII)
+_VARIABLE: Final = re.compile(r"\$\{(\w+)\}|\$(\w+)|\{(\w+)\}", re.ASCII)
+_MOST_VARIABLES: Final = 100
+
+
+def _without_mark(text: str) -> str:
+    text = text.rstrip()
+    return next(
+        (text.removesuffix(mark).rstrip() for mark in _CONTINUES if text.endswith(mark)), text
+    )
+
+
+class OpenCommand:
+    """A command whose next line may belong to it."""
+
+    def __init__(self, line: Line) -> None:
+        """Begin with its first line."""
+        self._texts = [line.text]
+        self._indent = line.raw[: len(line.raw) - len(line.raw.lstrip())]
+        self._goes_on = False
+        #: Characters of the last line, 0 where that ends in a space.
+        self._width = 0
+        self._take_end(line)
+
+    def take(self, line: Line) -> bool:
+        """Take a line that goes on with the command."""
+        text = line.text
+        is_full = len(self._texts) >= _MOST_LINES or sum(map(len, self._texts)) > _LONGEST
+        if line.severity or is_full:
+            return False
+        has_flags = _FLAG.search(text) is not None
+        is_flag = text.startswith(("--", "-e ", "'--", '"--'))
+        if is_flag or (self._goes_on and (has_flags or _PROGRAM.search(text))):
+            self._texts.append(text)
+        elif not is_command(text) and _is_rest(
+            self._last_word,
+            # What has flags is of a command, whatever it is indented by.
+            text if has_flags else self._without_indent(line).rstrip(),
+            self._width,
+        ):
+            self._texts[-1] += text
+        else:
+            return False
+        self._take_end(line)
+        return True
+
+    def end(self, after: Line | None) -> str:
+        """Return the whole command; without the rest of its last word where the line after it has
+        flags and is no command.
+        """
+        is_torn = (
+            after is not None
+            and _FLAG.search(after.text) is not None
+            and not is_command(after.text)
+            and not _is_complete(self._last_word)
+        )
+        if is_torn:
+            self._texts[-1] = f"{self._texts[-1].rpartition(' ')[0]} ..."
+        return " ".join(map(_without_mark, self._texts))
+
+    @property
+    def _last_word(self) -> str:
+        return self._texts[-1].rpartition(" ")[2]
+
+    def _take_end(self, line: Line) -> None:
+        self._goes_on = line.text.endswith(_CONTINUES)
+        raw = self._without_indent(line)
+        self._width = 0 if raw.endswith(" ") else len(raw)
+
+    def _without_indent(self, line: Line) -> str:
+        return line.raw.removeprefix(self._indent)
+
+
+@dataclass(slots=True)
+class Variables:
+    """The variables of a script."""
+
+    _values: dict[str, str] = field(default_factory=dict)
+
+    def read(self, text: str) -> None:
+        """Store the value that a line sets, and forget one with an unknown value."""
+        if ("=" not in text and " in " not in text) or (match := _SETS.match(text)) is None:
+            return
+        if (value := _SIMPLE_VALUE.fullmatch(match["value"])) is None:
+            self._values.pop(match["name"], None)
+        elif len(self._values) < _MOST_VARIABLES:
+            self._values[match["name"]] = value[2]
+
+    def filled(self, command: str) -> str:
+        """Return a command with the values of its variables."""
+        return _VARIABLE.sub(
+            lambda match: self._values.get(match[1] or match[2] or match[3], match[0]), command
+        )
