@@ -59,7 +59,7 @@ _FOREIGN_LINES: Final = re.compile(rf"\n{_FOREIGN_LINE}(?:\n{_FOREIGN_LINE})*(?=
 #: Bytes that can be searched without being copied.
 Buffer = bytes | mmap.mmap
 #: What tells the lines of one process from another's.
-Process = int | str | None
+ProcessName = int | str | None
 
 
 @dataclass(slots=True)
@@ -96,7 +96,7 @@ class Line:
         return f"{self.text} {self.cut_word}" if self.cut_word else self.text
 
     @property
-    def process(self) -> Process:
+    def process(self) -> ProcessName:
         """The process: its number in a phone's log, elsewhere its name, None where neither is there."""
         return self.pid if self.style == "logcat" else self.stream or None
 

@@ -14,18 +14,21 @@ the sum of all phases and of their sum.
 
 from __future__ import annotations
 
+import enum
 import math
 import re
 import statistics
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Any, Final
 
 from orchestrator.delegates import DELEGATES, FlagFamily
 from orchestrator.delegates.evidence import family, share_in
 from orchestrator.delegates.judging import extent_of
 from orchestrator.errors import OutputParseError
-from orchestrator.reading.lines import Buffer, Line
+from orchestrator.reading.headings import heading_in
+from orchestrator.reading.lines import Buffer, Line, ProcessName
 from orchestrator.reading.protos import decode_message, optional_figure
 from orchestrator.records.case import DelegateName
 from orchestrator.records.model import PHASES
@@ -78,15 +81,16 @@ _SETTING: Final = re.compile(
 #: The last word of such a name, and the flag of a case that it is.
 _FLAGS: Final = {"tokens": "max_num_tokens", **{phase: f"{phase}_tokens" for phase in PHASES}}
 #: The programs on a phone say first what they read.
-_START: Final = re.compile(r"(?P<name>Model path|Choose backend): (?P<value>\S.*)$")
+_MODEL_PATH: Final = re.compile(r"Model path: (?P<path>\S.*)$")
+_CHOSEN: Final = re.compile(r"Choose backend: (?P<backend>\S.*)$")
 #: What benchmark_model and LiteRT's program print and this one doesn't.
 _OTHER_PROGRAMS: Final = re.compile(
     r"(?:\w+: )?(?:STARTING!|Log parameter values verbosely: |Loaded model |Loading model from: "
     r"|(?:Average i|I)nference timings in us: |count=\d)"
 )
-_INFO: Final = "BenchmarkInfo:"
+_INFO: Final = re.compile(r"BenchmarkInfo:$")
 _AGGREGATED: Final = re.compile(r"Aggregated BenchmarkInfo \(median of \d+ iterations\):")
-_COMMAND_RESULTS: Final = "----- Results -----"
+_COMMAND_RESULTS: Final = re.compile(r"----- Results -----$")
 _DURATION: Final = r"(?:0|(?:(?:\d+h)?(?:\d+m)?(?:\d[\d.]*(?:ns|us|ms|s))?))"
 _TURN: Final = re.compile(
     rf"(?P<phase>Prefill|Decode) Turn \d+: Processed (?P<tokens>\d+) tokens in (?P<time>{_DURATION}) duration"
@@ -99,11 +103,11 @@ _RULE: Final = re.compile(r"-{20,}$")
 _PEAK: Final = re.compile(
     r"Peak (?P<what>system ram usage|private footprint|DMA-BUF hardware usage): (?P<mb>\d[\d.]*) ?MB"
 )
-_ON_CPU: Final = "Created TensorFlow Lite XNNPACK delegate for CPU"
+_ON_CPU: Final = re.compile(r"Created TensorFlow Lite XNNPACK delegate for CPU")
 GPU_API: Final = re.compile(
     r"Created (?:default )?(?P<api>OpenCL|WebGPU|Metal|Vulkan) (?:device|context)|Initializing (?P<name>\w+)-based API"
 )
-_SAMPLES_ON_CPU: Final = "GPU sampler unavailable"
+_SAMPLES_ON_CPU: Final = re.compile(r"GPU sampler unavailable")
 #: No engine was made: which code that is depends on the backend.
 _NO_ENGINE: Final = ""
 _NO_ENGINE_CODES: Final[Mapping[str, str]] = {"gpu": "gpu-init-failed", "npu": "npu-init-failed"}
@@ -206,8 +210,21 @@ class Process:
         )
 
 
+class Part(enum.Enum):
+    """What of a process the lines are of."""
+
+    #: All else: its start, its evidence, the command's results.
+    PROCESS = enum.auto()
+    #: The results of a repetition, the last one.
+    REPETITION = enum.auto()
+    #: The median of all repetitions, the first one included, with the same labels.
+    MEDIAN = enum.auto()
+
+
 class LitertLmReader:
-    """Reads lines and collects what the processes among them printed."""
+    """Reads lines and collects what the processes among them printed; ``_KINDS``, below, is the
+    table of the lines.
+    """
 
     def __init__(self, *, is_known: bool = False) -> None:
         """Begin with no process; ``is_known``: whose output it is, so that a failure alone is one
@@ -216,159 +233,170 @@ class LitertLmReader:
         self._is_known = is_known
         self.processes: list[Process] = []
         self._current = Process()
-        #: Whose results the lines are; None outside a block, and in that of the median of all.
-        self._repetition: Repetition | None = None
-        self._is_aggregated = False
+        self._part = Part.PROCESS
+        #: The header of the program's own log before the line.
+        self._header: re.Match[str] | None = None
 
     def feed(self, text: str) -> None:
         """Take one line, without the header that a log puts in front."""
-        header = _GLOG.search(text)
+        self._header = _GLOG.search(text)
         text = _GLOG.sub("", text, count=1).strip()
-        if text and not (
-            self._takes_start(text, header)
-            or self._takes_evidence(text)
-            or self._takes_command(text)
-        ):
-            self._take_result(text)
+        for kind in _KINDS:
+            if kind.counts(self) and (values := kind.find(text)) is not None:
+                if kind.begins(self):
+                    self._close()
+                kind.take(self, values)
+                return
+
+    def feed_heading(self) -> None:
+        """Begin another process below a heading, unless init times will tell the processes apart."""
+        if self.has_results and not any(each.init_us for each in self._current.repetitions):
+            self._close()
 
     def end(self) -> list[Process]:
         """Return the processes that printed something of LiteRT-LM."""
         self._close()
         return self.processes
 
-    def _takes_start(self, text: str, header: re.Match[str] | None) -> bool:
-        if _OTHER_PROGRAMS.match(text):
-            # Lines before it are that program's too, except results that aren't complete yet.
-            if self._current.is_unfinished:
-                self._current.is_mixed = True
-            else:
-                self._close()
-        elif command := _COMMAND.match(text):
-            self._close()
-            self._current = Process(is_command=True, model=command["name"])
-        elif start := _START.match(text):
-            if not self._is_known and (self._current.repetitions or self._current.failures):
-                self._close()
-            if start["name"] == "Model path":
-                self._current.model = start["value"]
-            else:
-                self._current.backend = start["value"].lower()
-        elif text == _INFO:
-            at_s = None
-            if header is not None:
-                at_s = 3600 * int(header["h"]) + 60 * int(header["m"]) + float(header["s"])
-            self._begin_repetition(at_s)
-        elif text == _COMMAND_RESULTS:
-            self._repetition = None
-        elif _AGGREGATED.match(text):
-            # The same labels as a repetition's, of the median of all of them, the first one
-            # included.
-            self._repetition, self._is_aggregated = None, True
-        else:
-            if self._begins_without_heading(text):
-                self._begin_repetition(None)
-            return False
-        return True
+    @property
+    def is_of_command(self) -> bool:
+        """Whether the process is the command's."""
+        return self._current.is_command
 
-    def _begin_repetition(self, at_s: float | None) -> None:
-        self._repetition = Repetition(at_s=at_s, has_rule=at_s is not None)
-        self._is_aggregated = False
-        self._current.repetitions.append(self._repetition)
+    @property
+    def is_in_repetition(self) -> bool:
+        """Whether the lines are of a repetition's results."""
+        return self._part is Part.REPETITION
 
-    def _begins_without_heading(self, text: str) -> bool:
-        """Whether a line is of a block of results whose beginning wasn't copied."""
+    @property
+    def may_be_in_repetition(self) -> bool:
+        """Whether they may be, as the results' heading may not have been copied."""
+        is_at_start = self._part is Part.PROCESS and not self._current.repetitions
+        return self.is_in_repetition or (is_at_start and not self._current.is_command)
+
+    @property
+    def is_past_start(self) -> bool:
+        """Whether the process has a result or a failure, so that a start is another's."""
+        return not self._is_known and bool(self._current.repetitions or self._current.failures)
+
+    @property
+    def has_results(self) -> bool:
+        """Whether the process has its results: an engine is made once, before them."""
         current = self._current
-        if current.is_command or self._is_aggregated:
-            return False
-        if self._repetition is None:
-            return not current.repetitions and bool(_TTFT.match(text) or _TURN.match(text))
-        # Each block has one such line.
-        return self._repetition.first_token_us is not None and _TTFT.match(text) is not None
+        return bool(current.repetitions) and not (current.is_command or current.is_unfinished)
 
-    def _takes_evidence(self, text: str) -> bool:
-        share = share_in(text[text.index("Replacing") :]) if "Replacing" in text else None
-        current = self._current
-        has_results = current.repetitions and not (current.is_command or current.is_unfinished)
-        if (share or _ON_CPU in text) and has_results:
-            # An engine is made once a process, and that had its results.
-            self._close()
-            current = self._current
-        if share:
-            if share not in current.shares and len(current.shares) < _MOST_SHARES:
-                current.shares.append(share)
-                current.lines.append(text)
-            return True
-        gpu = GPU_API.search(text)
-        if _ON_CPU in text:
-            current.is_on_cpu = True
-        elif gpu is not None:
-            current.gpu_api = gpu["api"] or gpu["name"]
-        elif _SAMPLES_ON_CPU in text:
-            current.samples_on_cpu = True
-        else:
-            return False
-        current.lines.append(text)
-        return True
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether only a part of the process's results was printed."""
+        return self._current.is_unfinished
 
-    def _takes_command(self, text: str) -> bool:
-        current = self._current
-        for pattern, code in _FAILURES:
-            if match := pattern.search(text):
-                current.failures.setdefault(code, match[0][:300])
-                return True
-        if peak := _PEAK.match(text):
-            name = {"p": "private_mib", "D": "dmabuf_mib"}.get(peak["what"][0], "peak_mib")
-            setattr(current, name, float(peak["mb"]))
-            return True
-        if not current.is_command:
-            return False
-        if setting := _SETTING.match(text):
-            name, value = setting["name"], setting["value"]
-            if name == "Backend":
-                current.backend = value.lower()
-            elif name == "Cache":
-                current.cache = value
-            elif name == "Speculative decoding":
-                current.speculative = value
-            elif value.isdecimal():
-                current.asked[_FLAGS[name.rpartition(" ")[2]]] = int(value)
-        elif speed := _SPEED.match(text):
-            current.speeds[speed["phase"].lower()] = float(speed["speed"])
-        elif init := _COMMAND_INIT.match(text):
-            current.command_init_us = float(init["s"]) * US_PER_S
-        elif (first := _TTFT.match(text)) and self._repetition is None:
-            current.first_token_us = float(first["s"]) * US_PER_S
-        else:
-            return False
-        return True
+    @property
+    def _repetition(self) -> Repetition:
+        if self._part is not Part.REPETITION:
+            self._begin_repetition()
+        return self._current.repetitions[-1]
 
-    def _take_result(self, text: str) -> None:
-        repetition = self._repetition
-        if repetition is None:
+    def _begin_repetition(self, at_s: float | None = None) -> None:
+        self._part = Part.REPETITION
+        self._current.repetitions.append(Repetition(at_s=at_s, has_rule=at_s is not None))
+
+    def _take_other_program(self, _: re.Match[str]) -> None:
+        # Lines before it are that program's too, except results that aren't complete yet.
+        self._current.is_mixed = self._current.is_mixed or self._current.is_unfinished
+
+    def _take_command(self, match: re.Match[str]) -> None:
+        self._current = Process(is_command=True, model=match["name"])
+
+    def _take_model_path(self, match: re.Match[str]) -> None:
+        self._current.model = match["path"]
+
+    def _take_chosen(self, match: re.Match[str]) -> None:
+        self._current.backend = match["backend"].lower()
+
+    def _take_info(self, _: re.Match[str]) -> None:
+        at_s = None
+        if (time := self._header) is not None:
+            at_s = 3600 * int(time["h"]) + 60 * int(time["m"]) + float(time["s"])
+        self._begin_repetition(at_s)
+
+    def _take_command_results(self, _: re.Match[str]) -> None:
+        self._part = Part.PROCESS
+
+    def _take_median(self, _: re.Match[str]) -> None:
+        self._part = Part.MEDIAN
+
+    def _take_share(self, values: tuple[tuple[DelegateShare, str], str]) -> None:
+        share, text = values
+        if share not in self._current.shares and len(self._current.shares) < _MOST_SHARES:
+            self._current.shares.append(share)
+            self._current.lines.append(text)
+
+    def _take_on_cpu(self, match: re.Match[str]) -> None:
+        self._current.is_on_cpu = True
+        self._current.lines.append(match.string)
+
+    def _take_gpu(self, match: re.Match[str]) -> None:
+        self._current.gpu_api = match["api"] or match["name"]
+        self._current.lines.append(match.string)
+
+    def _take_sampler(self, match: re.Match[str]) -> None:
+        self._current.samples_on_cpu = True
+        self._current.lines.append(match.string)
+
+    def _take_failure(self, failure: tuple[str, str]) -> None:
+        self._current.failures.setdefault(*failure)
+
+    def _take_peak(self, match: re.Match[str]) -> None:
+        name = {"p": "private_mib", "D": "dmabuf_mib"}.get(match["what"][0], "peak_mib")
+        setattr(self._current, name, float(match["mb"]))
+
+    def _take_setting(self, match: re.Match[str]) -> None:
+        current, name, value = self._current, match["name"], match["value"]
+        if name == "Backend":
+            current.backend = value.lower()
+        elif name == "Cache":
+            current.cache = value
+        elif name == "Speculative decoding":
+            current.speculative = value
+        elif value.isdecimal():
+            current.asked[_FLAGS[name.rpartition(" ")[2]]] = int(value)
+
+    def _take_speed(self, match: re.Match[str]) -> None:
+        self._current.speeds[match["phase"].lower()] = float(match["speed"])
+
+    def _take_command_init(self, match: re.Match[str]) -> None:
+        self._current.command_init_us = float(match["s"]) * US_PER_S
+
+    def _take_turn(self, match: re.Match[str]) -> None:
+        self._repetition.add(
+            match["phase"].lower(), int(match["tokens"]), duration_us(match["time"])
+        )
+
+    def _take_first_token(self, match: re.Match[str]) -> None:
+        first_token_us = float(match["s"]) * US_PER_S
+        if self._current.is_command and self._part is not Part.REPETITION:
+            self._current.first_token_us = first_token_us
             return
-        if turn := _TURN.match(text):
-            repetition.add(turn["phase"].lower(), int(turn["tokens"]), duration_us(turn["time"]))
-        elif init := _INIT.match(text):
-            repetition.init_us = repetition.init_us or float(init["ms"]) * US_PER_MS
-            if not self._is_known:
-                self._split_engines(repetition)
-        elif first := _TTFT.match(text):
-            repetition.first_token_us = float(first["s"]) * US_PER_S
-        elif _RULE.match(text):
-            repetition.has_rule = True
+        if self._repetition.first_token_us is not None and not self._current.is_command:
+            # Each repetition has one such line.
+            self._begin_repetition()
+        self._repetition.first_token_us = first_token_us
 
-    def _split_engines(self, repetition: Repetition) -> None:
-        """Begin another process with a repetition whose init time differs from those before it: an
-        engine is made once a process.
-        """
-        current = self._current
-        if len({item.init_us for item in current.repetitions} - {None}) > 1:
-            del current.repetitions[-1]
-            # The last GPU line may be the new process's.
-            current.is_mixed = current.is_mixed or bool(current.gpu_api)
-            self._close()
-            self._current.repetitions.append(repetition)
-            self._repetition = repetition
+    def _take_init(self, match: re.Match[str]) -> None:
+        current, repetition = self._current, self._repetition
+        repetition.init_us = repetition.init_us or float(match["ms"]) * US_PER_MS
+        if self._is_known or len({each.init_us for each in current.repetitions} - {None}) < 2:
+            return
+        # An engine is made once a process, so that this repetition is another one's.
+        del current.repetitions[-1]
+        # The last GPU line may be the new process's.
+        current.is_mixed = current.is_mixed or bool(current.gpu_api)
+        self._close()
+        self._part = Part.REPETITION
+        self._current.repetitions.append(repetition)
+
+    def _take_rule(self, _: re.Match[str]) -> None:
+        self._repetition.has_rule = True
 
     def _close(self) -> None:
         if self._current.is_mixed:
@@ -382,15 +410,104 @@ class LitertLmReader:
             )
         if self._current.is_litert_lm or (self._is_known and self._current.failures):
             self.processes.append(self._current)
-        self._current, self._repetition, self._is_aggregated = Process(), None, False
+        self._current, self._part = Process(), Part.PROCESS
+
+
+def _share_in(text: str) -> tuple[tuple[DelegateShare, str], str] | None:
+    """Return the share of a delegate with its graph, and the line; None for any other line."""
+    share = share_in(text[text.index("Replacing") :]) if "Replacing" in text else None
+    return None if share is None else (share, text)
+
+
+def _failure_in(text: str) -> tuple[str, str] | None:
+    """Return the code of a failure and its sentence, None for any other line."""
+    for pattern, code in _FAILURES:
+        if match := pattern.search(text):
+            return code, match[0][:300]
+    return None
+
+
+def _always(_: LitertLmReader) -> bool:
+    return True
+
+
+def _never(_: LitertLmReader) -> bool:
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class LineKind:
+    """A form of line."""
+
+    #: Returns the line's values, None for a line of another form.
+    find: Callable[[str], Any]
+    take: Callable[[LitertLmReader, Any], None]
+    #: Whether it begins another process than the open one.
+    begins: Callable[[LitertLmReader], bool] = _never
+    #: Whether it means something where it is.
+    counts: Callable[[LitertLmReader], bool] = _always
+
+
+#: The lines in the order in which they are tried.
+_KINDS: Final = (
+    LineKind(
+        _OTHER_PROGRAMS.match,
+        LitertLmReader._take_other_program,
+        begins=lambda reader: not reader.is_unfinished,
+    ),
+    LineKind(_COMMAND.match, LitertLmReader._take_command, begins=_always),
+    LineKind(
+        _MODEL_PATH.match,
+        LitertLmReader._take_model_path,
+        begins=lambda reader: reader.is_past_start,
+    ),
+    LineKind(
+        _CHOSEN.match, LitertLmReader._take_chosen, begins=lambda reader: reader.is_past_start
+    ),
+    LineKind(_INFO.match, LitertLmReader._take_info),
+    LineKind(_COMMAND_RESULTS.match, LitertLmReader._take_command_results),
+    LineKind(_AGGREGATED.match, LitertLmReader._take_median),
+    # Where it ran.
+    LineKind(_share_in, LitertLmReader._take_share, begins=lambda reader: reader.has_results),
+    LineKind(_ON_CPU.search, LitertLmReader._take_on_cpu, begins=lambda reader: reader.has_results),
+    LineKind(GPU_API.search, LitertLmReader._take_gpu),
+    LineKind(_SAMPLES_ON_CPU.search, LitertLmReader._take_sampler),
+    LineKind(_failure_in, LitertLmReader._take_failure),
+    LineKind(_PEAK.match, LitertLmReader._take_peak),
+    # The command's settings and results.
+    LineKind(
+        _SETTING.match, LitertLmReader._take_setting, counts=lambda reader: reader.is_of_command
+    ),
+    LineKind(_SPEED.match, LitertLmReader._take_speed, counts=lambda reader: reader.is_of_command),
+    LineKind(
+        _COMMAND_INIT.match,
+        LitertLmReader._take_command_init,
+        counts=lambda reader: reader.is_of_command,
+    ),
+    # A repetition's results.
+    LineKind(
+        _TTFT.match,
+        LitertLmReader._take_first_token,
+        counts=lambda reader: reader.is_of_command or reader.may_be_in_repetition,
+    ),
+    LineKind(
+        _TURN.match,
+        LitertLmReader._take_turn,
+        counts=lambda reader: reader.may_be_in_repetition,
+    ),
+    LineKind(_INIT.match, LitertLmReader._take_init, counts=lambda reader: reader.is_in_repetition),
+    LineKind(_RULE.match, LitertLmReader._take_rule, counts=lambda reader: reader.is_in_repetition),
+)
 
 
 def reports_in(buffer: Buffer, lines: Callable[[Buffer], Iterable[Line]]) -> list[ToolReport]:
     """Return the reports of a text of unknown origin; ``lines`` takes it apart."""
-    readers: dict[tuple[int | None, str], LitertLmReader] = {}
-    if any(buffer.find(mark) >= 0 for mark in _MARKS):
-        for line in lines(buffer):
-            readers.setdefault((line.pid, line.stream), LitertLmReader()).feed(line.raw)
+    readers: defaultdict[ProcessName, LitertLmReader] = defaultdict(LitertLmReader)
+    for line in lines(buffer) if any(buffer.find(mark) >= 0 for mark in _MARKS) else ():
+        reader = readers[line.process]
+        if heading_in(line) is not None:
+            reader.feed_heading()
+        reader.feed(line.raw)
     processes = (process for reader in readers.values() for process in reader.end())
     return [report for process in processes for report in reports_of(process)]
 

@@ -10,7 +10,7 @@ from orchestrator.extensions.interop.texts.commands import OpenCommand, Variable
 from orchestrator.extensions.interop.texts.summary import SummaryReader
 from orchestrator.reading.failures import SystemLog
 from orchestrator.reading.headings import CONSOLE_LEVEL, Heading, Headings, heading_in
-from orchestrator.reading.lines import Line, Process
+from orchestrator.reading.lines import Line, ProcessName
 from orchestrator.reading.transcript import (
     APP_START,
     FIRST_ECHO,
@@ -43,12 +43,12 @@ class RunSplitter:
     summary: SummaryReader = field(default_factory=SummaryReader)
     system: SystemLog = field(default_factory=SystemLog)
     #: Process -> its run.
-    _open: dict[Process, Transcript] = field(default_factory=dict)
+    _open: dict[ProcessName, Transcript] = field(default_factory=dict)
     _nslog_texts: dict[str, int] = field(default_factory=dict)
     #: Process -> the unknown flags, which performance options list once, before the options' runs.
-    _shared_unconsumed: dict[Process, str] = field(default_factory=dict)
+    _shared_unconsumed: dict[ProcessName, str] = field(default_factory=dict)
     #: Process -> a run that hadn't ended when the next one began, and those that began since.
-    _overlapping: dict[Process, list[Transcript]] = field(default_factory=dict)
+    _overlapping: dict[ProcessName, list[Transcript]] = field(default_factory=dict)
     _variables: Variables = field(default_factory=Variables)
     _headings: Headings = field(default_factory=Headings)
     _command: OpenCommand | None = None
@@ -149,7 +149,7 @@ class RunSplitter:
         if command is not None and (run := self._open.get(None)) is not None:
             run.read_command(self._variables.filled(command.end(after)))
 
-    def _begin(self, process: Process, before: Transcript | None = None) -> Transcript:
+    def _begin(self, process: ProcessName, before: Transcript | None = None) -> Transcript:
         pid = process if isinstance(process, int) else None
         transcript = Transcript(pid=pid, heading=str(self._headings))
         if before is not None and before.is_empty and not before.has_command:

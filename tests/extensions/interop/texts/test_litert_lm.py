@@ -74,6 +74,24 @@ def test_results_of_two_engines_are_of_two_processes() -> None:
         assert [each.delegate.actual for each in reports] == [actual, actual, "", ""]
 
 
+def test_results_below_two_headings_are_of_two_processes_where_no_init_time_was_copied() -> None:
+    one, two = (
+        RULE + block((100, first), (100, second)).partition(RULE)[2]
+        for first, second in (("1s", "2s"), ("3s", "4s"))
+    )
+    for marks in ("## {}\n", "==== {} ====\n"):
+        text = f"{marks.format('CPU')}{CREATED}{one}{marks.format('GPU')}{two}"
+        assert [each.inference_mean_us for each in parse_text(text)] == [
+            10_000, 20_000, 30_000, 40_000,
+        ]  # fmt: skip
+
+
+def test_a_heading_in_an_answer_begins_no_process() -> None:
+    times = ((100, "9s"), (100, "9s")), ((100, "1s"), (100, "2s"))
+    prefill, _ = read("## How light travels\n".join(block(*each) for each in times))
+    assert (prefill.warmup_mean_us, prefill.inference_mean_us) == (90_000.0, 10_000.0)
+
+
 def test_a_repetition_is_read_by_its_tokens_and_times() -> None:
     prefill, decode = read(
         CREATED + NODES + "The lighthouse stood.\n\n" + block((1024, "1.024s"), (256, "5.12s"))
