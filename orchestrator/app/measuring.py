@@ -14,7 +14,7 @@ from orchestrator.analysis.measured import gather
 from orchestrator.analysis.rounds import progress_by_case
 from orchestrator.app import time_limits
 from orchestrator.app.attached import OpenedDevices, open_devices, unchecked_hint
-from orchestrator.app.preparing import Prepared, check_builds, identify, inputs_for, prepare, start
+from orchestrator.app.preparing import Prepared, identify, inputs_for, prepare, start
 from orchestrator.app.status import PublishedStatus
 from orchestrator.app.workspace import Workspace
 from orchestrator.engine.campaign import run_on_devices
@@ -314,7 +314,7 @@ def _run_once(workspace: Workspace, plan: Plan, *, despite_losses: bool) -> Meas
     opened = open_devices(workspace, plan.devices, despite_losses=despite_losses)
     for hint in filter(None, (unchecked_hint(workspace.settings, facts) for facts in opened.facts)):
         workspace.observer.on_event(Notice(event="hint", text=hint))
-    check_builds(workspace, plan, opened.facts, lacks_devices=opened.lacks_devices, has_finer=True)
+    workspace.builds.check(plan, opened.facts, lacks_devices=opened.lacks_devices, has_finer=True)
     prepared = prepare(workspace, plan, opened, inputs)
     if not prepared.campaign.invocations:
         raise UsageError(

@@ -142,7 +142,6 @@ def prepare(
     from orchestrator.app.preparing import (
         Work,
         campaign_of,
-        check_builds,
         expansion_for,
         inputs_for,
         nothing_to_measure,
@@ -159,7 +158,7 @@ def prepare(
     builds: dict[str, Build] = {}
     skipped: dict[SkippedCase, None] = {}
     for word, plan, side_inputs in zip(words, plans, inputs, strict=True):
-        check_builds(workspace, plan, opened.facts, lacks_devices=opened.lacks_devices)
+        workspace.builds.check(plan, opened.facts, lacks_devices=opened.lacks_devices)
         expansion, side_builds = expansion_for(workspace, plan, opened, side_inputs)
         builds |= {build.sha256: build for build in side_builds}
         skipped |= dict.fromkeys(expansion.skipped)

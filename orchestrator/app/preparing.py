@@ -32,11 +32,8 @@ from orchestrator.planning.expansion import (
     reference_case,
     with_output_checks,
 )
-from orchestrator.planning.selection import NO_BUILD, is_unavailable_for_auto, tools_for
 from orchestrator.planning.time_budget import usable_s
 from orchestrator.ports import Device, session_of
-from orchestrator.programs import program, programs
-from orchestrator.records.build_spec import BuildSpec
 from orchestrator.records.campaign import (
     Campaign,
     CampaignStatus,
@@ -49,16 +46,12 @@ from orchestrator.records.case import (
     OUTPUT_CHECK_PASS,
     REFERENCE_PASS,
     Build,
-    BuildSha,
     CampaignId,
     Case,
-    Companion,
     DelegateName,
     Model,
     Serial,
-    Skip,
     SkippedCase,
-    ToolName,
 )
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.plan import Plan, PlanTerms
@@ -143,110 +136,20 @@ def identify(plan: Plan) -> list[Model]:
     return models
 
 
-@frozen
-class MissingProgram:
-    """A program that a plan needs, and that isn't on this computer."""
-
-    tool: ToolName
-    serials: tuple[Serial, ...]
-    #: What is missing and how to get it.
-    reason: str
-    #: Its declaration; None for an undeclared program.
-    spec: BuildSpec | None
-
-    @property
-    def assumed(self) -> Build:
-        """A placeholder build to expand a plan with; nothing can be run with it."""
-        spec = self.spec
-        libraries = spec.needed if spec else []
-        return Build(
-            name=spec.name if spec else self.tool.value,
-            tool=self.tool,
-            sha256=BuildSha("0" * 64),
-            abi=spec.abi if spec else "",
-            companions=tuple(Companion(name=name, sha256="0" * 64) for name in libraries),
-        )
-
-
-def missing_programs(
-    workspace: Workspace, plan: Plan, facts: Sequence[DeviceFacts]
-) -> list[MissingProgram]:
-    """Return the programs that devices lack, each once for all of its devices.
-
-    Raises ArtifactError for a named one.
-
-    A program that ``auto`` tries only where it is available isn't missing.
-    """
-    missing: dict[tuple[ToolName, str], MissingProgram] = {}
-    by_serial = {item.serial: item for item in facts}
-    for (serial, tool), build in workspace.builds.of(plan, facts).items():
-        device = by_serial[serial]
-        if not isinstance(build, Skip) or build.reason_code != NO_BUILD:
-            continue
-        if is_unavailable_for_auto(plan, device.kind, tool, NO_BUILD):
-            continue
-        earlier = missing.get((tool, build.reason))
-        missing[tool, build.reason] = MissingProgram(
-            tool=tool,
-            serials=(*earlier.serials, serial) if earlier else (serial,),
-            reason=build.reason,
-            spec=workspace.library.declared_for(device, tool),
-        )
-    return list(missing.values())
-
-
-def check_builds(
-    workspace: Workspace,
-    plan: Plan,
-    devices: Sequence[DeviceFacts],
-    *,
-    lacks_devices: bool = False,
-    has_finer: bool = False,
-    is_shared: bool = False,
-) -> None:
-    """Raise UsageError for each build of a program that none of a plan's devices runs.
-
-    With ``lacks_devices`` it may be the missing one's; a plan that ``is_shared`` by many hosts needs
-    one build of its programs only. With ``has_finer`` it may also be for a finer program, which
-    measures models that are too fast for the others; raises ArtifactError where it isn't there.
-    """
-    kinds = {facts.kind for facts in devices}
-    if lacks_devices or (plan.devices.host and not plan.devices.serials):
-        kinds |= {item.usual_on for item in programs() if item.usual_on is not None}
-    used = {tool for kind in kinds for tool in tools_for(plan, kind)}
-    unused = [tool for tool in plan.builds if tool not in used]
-    finer = {program(tool).finer for tool in used} if has_finer else set()
-    if is_shared and used & plan.builds.keys():
-        return
-    if unneeded := [tool for tool in unused if tool not in finer]:
-        raise UsageError(
-            f"a build is for {', '.join(unneeded)}, and these devices run {', '.join(sorted(used))}",
-            hint="name a build of that with --build TOOL=NAME, or the program with --tool",
-        )
-    if unused:
-        narrowed = replace(plan, matrix=replace(plan.matrix, tools=tuple(unused)))
-        workspace.builds.of(narrowed, devices)
-
-
 def expansion_for(
     workspace: Workspace,
     plan: Plan,
     opened: OpenedDevices,
     inputs: Inputs,
-    assumed: Mapping[tuple[Serial, ToolName], Build] | None = None,
 ) -> tuple[Expansion, list[Build]]:
     """Return the cases of a plan on these devices, and their builds.
 
     Raises PlanError for flags that are wrong, ArtifactError for a named build that can't be used.
-
-    ``assumed`` builds replace programs that aren't on this computer, which aren't downloaded then.
     """
     facts = opened.facts
-    if assumed is None and (
-        specs := [item.spec for item in missing_programs(workspace, plan, facts) if item.spec]
-    ):
+    if specs := [item.spec for item in workspace.builds.missing(plan, facts) if item.spec]:
         workspace.on_missing(specs)
-    choices = {**workspace.builds.of(plan, facts), **(assumed or {})}
+    choices = workspace.builds.of(plan, facts)
     builds = {build.sha256: build for build in choices.values() if isinstance(build, Build)}
     twins = (
         workspace.builds.with_flex(list(builds.values()))
@@ -357,14 +260,13 @@ def planned(
     plan: Plan,
     opened: OpenedDevices,
     inputs: Inputs,
-    assumed: Mapping[tuple[Serial, ToolName], Build] | None = None,
 ) -> tuple[Expansion, list[Build], dict[str, OutputCheck]]:
     """Return a plan's cases on these devices in the time that it has, the builds for it, and the
     known checks of outputs there.
 
     Parameters and errors are those of `expansion_for`.
     """
-    expansion, builds = expansion_for(workspace, plan, opened, inputs, assumed)
+    expansion, builds = expansion_for(workspace, plan, opened, inputs)
     checks, is_wanted = unchecked(workspace, plan, opened.facts, inputs.models)
     expansion = with_output_checks(expansion, is_wanted)
     cut = partial(

@@ -13,23 +13,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from orchestrator.app.virtual_phones import fake_build
+from orchestrator.app.choice import BuildChoice
 from orchestrator.clock import Deadline, SystemClock
-from orchestrator.errors import ArtifactError, CampaignInUseError, StoreMissingError, UsageError
+from orchestrator.errors import CampaignInUseError, StoreMissingError, UsageError
 from orchestrator.installation import data_folder
-from orchestrator.planning.selection import NO_BUILD, tools_for
 from orchestrator.programs import APP_PACKAGE, program
-from orchestrator.records.case import (
-    IMPORTED_TOOLS,
-    Build,
-    CampaignId,
-    Pass,
-    Serial,
-    Skip,
-    ToolName,
-)
-from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceProfile
-from orchestrator.records.plan import Plan
+from orchestrator.records.case import CampaignId, Pass, Serial, ToolName
+from orchestrator.records.device import DeviceFacts, DeviceProfile
 from orchestrator.settings import Settings
 
 if TYPE_CHECKING:
@@ -424,122 +414,3 @@ class _NullObserver:
 
     def on_event(self, event: object) -> None:
         """Ignore an event."""
-
-
-class BuildChoice:
-    """Finds the builds that devices are measured with."""
-
-    def __init__(self, library: BuildLibrary, fakes: Path) -> None:
-        """``fakes`` is the folder for the programs that virtual phones run."""
-        self._library = library
-        self._fakes = fakes
-        #: Programs of a job, used before this computer's own: by tool, and by the sha256 of the
-        #: program that they replace.
-        self._brought: dict[ToolName, Build] = {}
-        self._brought_twins: dict[str, Build] = {}
-
-    def of(
-        self, plan: Plan, devices: Sequence[DeviceFacts]
-    ) -> dict[tuple[Serial, ToolName], Build | Skip]:
-        """Find the build of every tool for every device.
-
-        Raises ArtifactError for one that the plan names.
-        """
-        return {
-            (facts.serial, tool): self._build_of(plan.builds.get(tool, ""), facts, tool)
-            for facts in devices
-            for tool in tools_for(plan, facts.kind)
-        }
-
-    def _build_of(self, build_name: str, facts: DeviceFacts, tool: ToolName) -> Build | Skip:
-        spec = program(tool)
-        is_kept = (
-            tool.is_declared
-            and "/" not in build_name
-            and self._library.has(tool, facts, build_name)
-        )
-        if (
-            spec.installed is not None
-            and facts.kind is DeviceKind.HOST
-            and facts.kind in spec.kinds
-            and not is_kept
-        ):
-            return _installed(spec.installed, build_name)
-        if tool.is_declared and not spec.file_name:
-            return Skip(
-                reason_code="tool-not-on-device", reason=f"'{tool}' is declared without a program"
-            )
-        if (find := spec.on_device) is not None and facts.kind in spec.kinds:
-            return self._brought.get(tool) or _installed(lambda path: find(facts, path), build_name)
-        if tool in self._brought:
-            self._library.check_for(self._brought[tool], facts)
-            return self._brought[tool]
-        if tool in IMPORTED_TOOLS:
-            return Skip(
-                reason_code="tool-not-on-device", reason=f"benchfarm doesn't start '{tool}'"
-            )
-        if (
-            facts.is_virtual
-            and facts.kind in spec.kinds
-            and not build_name
-            and (tool.is_app or spec.file_name)
-        ):
-            return fake_build(self._fakes, tool, facts.abis[0])
-        if tool.is_declared and not build_name and not is_kept:
-            how = f"benchfarm build add PATH/{spec.file_name} --tool {tool}, or --build {tool}=PATH/{spec.file_name}"
-            return Skip(reason_code=NO_BUILD, reason=f"no program is here for '{tool}' ({how})")
-        return _installed(
-            lambda name: self._library.resolve_for(facts, tool, name_or_path=name), build_name
-        )
-
-    def bring(self, builds: Sequence[Build], twins: Mapping[str, Build]) -> None:
-        """Use these programs before this computer's own; ``twins`` (with Flex) by the sha256 of the
-        program that they replace.
-        """
-        self._brought = {build.tool: build for build in builds}
-        self._brought_twins = dict(twins)
-
-    def with_flex(self, builds: Sequence[Build]) -> dict[str, Build]:
-        """Return the build with TensorFlow's operators (Flex) of each build that has one on this
-        computer.
-        """
-        twins = {
-            build.sha256: self._flex_twin(build)
-            for build in builds
-            if program(build.tool).is_benchmark_model
-        }
-        return {
-            sha256: twin
-            for sha256, twin in twins.items()
-            if twin is not None and twin.sha256 != sha256
-        }
-
-    def _flex_twin(self, build: Build) -> Build | None:
-        if build.sha256 in {brought.sha256 for brought in self._brought.values()}:
-            # As on the computer that sent it: this one's own would be another program.
-            return self._brought_twins.get(build.sha256)
-        if build.is_virtual:
-            return fake_build(self._fakes, build.tool, build.abi.split(",")[0], has_flex=True)
-        abis = build.abi.split(",")
-        flex = (
-            s
-            for s in self._library.specs
-            if s.tool is build.tool and s.variant == "plus_flex" and s.abi in abis
-        )
-        if (spec := next(flex, None)) is None:
-            return None
-        with contextlib.suppress(ArtifactError):
-            return self._library.resolve(build.tool, spec.abi, name_or_path=spec.name)
-        return None
-
-
-def _installed(find: Callable[[str], Build], build_name: str) -> Build | Skip:
-    """Return a build, or why there is none; raises ArtifactError for one that the plan names."""
-    try:
-        return find(build_name)
-    except ArtifactError as error:
-        if build_name:
-            raise
-        return Skip(
-            reason_code=NO_BUILD, reason=str(error) + (f" ({error.hint})" if error.hint else "")
-        )

@@ -35,7 +35,7 @@ def show(
     Example: benchfarm plan show plan.yaml
     """
     from orchestrator.app.attached import open_devices
-    from orchestrator.app.preparing import check_builds, inputs_for, missing_programs, planned
+    from orchestrator.app.preparing import inputs_for, planned
     from orchestrator.app.workspace import Workspace
     from orchestrator.config.plan import load_plan
     from orchestrator.tables.labels import unique_labels
@@ -46,12 +46,11 @@ def show(
     inputs = inputs_for(plan)
     with Workspace(settings, makes_store=False, needs_store=False) as workspace:
         opened = open_devices(workspace, plan.devices)
-        check_builds(
-            workspace, plan, opened.facts, lacks_devices=opened.lacks_devices, has_finer=True
-        )
-        missing = missing_programs(workspace, plan, opened.facts)
-        assumed = {(serial, item.tool): item.assumed for item in missing for serial in item.serials}
-        expansion, _, _ = planned(workspace, plan, opened, inputs, assumed)
+        builds = workspace.builds
+        builds.check(plan, opened.facts, lacks_devices=opened.lacks_devices, has_finer=True)
+        missing = builds.missing(plan, opened.facts)
+        builds.assume(missing)
+        expansion, _, _ = planned(workspace, plan, opened, inputs)
     chosen, unused, shortage = opened.facts, _not_chosen(opened), opened.choice.lacking
     titles = unique_labels({str(facts.serial): facts.title for facts in chosen})
     counts = Counter(

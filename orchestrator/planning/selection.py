@@ -299,6 +299,17 @@ _CPU_LIBRARIES: Final = frozenset(
 NO_BUILD: Final = "no-build"
 
 
+def kind_skip(tool: ToolName, kind: DeviceKind) -> Skip | None:
+    """Return why a program doesn't run on a kind of device, or None."""
+    kinds = program(tool).kinds
+    if kind in kinds:
+        return None
+    reason = f"benchfarm doesn't start '{tool}'; 'benchfarm import' reads its results"
+    if kinds:
+        reason = f"the program '{tool}' doesn't run on {kind.noun}"
+    return Skip(reason_code="tool-not-on-device", reason=reason)
+
+
 def skip_reason(
     facts: DeviceFacts,
     profile: DeviceProfile | None,
@@ -308,11 +319,8 @@ def skip_reason(
 ) -> Skip | None:
     """Return why a program's delegate can't or shouldn't run on a device, or None."""
     spec = program(tool)
-    if facts.kind not in spec.kinds:
-        reason = f"benchfarm doesn't start '{tool}'; 'benchfarm import' reads its results"
-        if spec.kinds:
-            reason = f"the program '{tool}' doesn't run on {facts.kind.noun}"
-        return Skip(reason_code="tool-not-on-device", reason=reason)
+    if skip := kind_skip(tool, facts.kind):
+        return skip
     if delegate not in spec.delegates(facts.kind):
         able_tools = [
             f"'--tool {other.name}'"

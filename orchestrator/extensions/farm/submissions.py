@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from orchestrator.app.preparing import check_builds, host_files, identify, reference_model
+from orchestrator.app.preparing import host_files, identify, reference_model
 from orchestrator.app.resuming import close_cancelled
 from orchestrator.config.plan import load_plan
 from orchestrator.errors import NotFoundError, PlanError, UsageError
@@ -187,7 +187,7 @@ def _pack(
     # Another host, or a later version, may declare programs by other files.
     tools = tools_for(plan, DeviceKind.ANDROID)
     declaring = (program(tool).declared_in for tool in tools)
-    check_builds(workspace, plan, phones, is_shared=True)
+    workspace.builds.check(plan, phones, is_shared=True)
     builds_by_phone = workspace.builds.of(plan, phones)
     own_builds: dict[Serial, list[Build]] = {}
     by_kind: dict[str, list[Build]] = {}
