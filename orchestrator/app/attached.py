@@ -5,6 +5,7 @@ opening these.
 from __future__ import annotations
 
 import contextlib
+import enum
 import json
 import re
 import shlex
@@ -50,6 +51,17 @@ _BACK_S: Final = 15.0
 _BACK_POLL_S: Final = 0.3
 #: How often a phone that another process uses is polled.
 _USE_POLL_S: Final = 0.5
+
+
+class Needs(enum.Enum):
+    """The phones without which a use case doesn't begin, of those that a selection names."""
+
+    #: All of them: its user waits for the answer.
+    EACH = enum.auto()
+    #: One of them: a plan measures on the phones that are there.
+    ONE = enum.auto()
+    #: One of them, or this computer alone: what was begun is measured as far as it can be.
+    ONE_OR_HOST = enum.auto()
 
 
 @frozen
@@ -130,34 +142,33 @@ def _join_network(workspace: Workspace, server: AdbServer) -> None:
 
 def attached_devices(
     workspace: Workspace,
+    selection: DeviceSelection = DeviceSelection(),  # noqa: B008 - frozen
     *,
-    serials: Sequence[str] = (),
-    only_virtual: bool = False,
     start_server: bool = True,
 ) -> list[Attached]:
     """Return all phones of all servers, usable or not; one phone seen by two servers is usable
     through one.
 
-    When every one of ``serials`` is a virtual phone, or ``only_virtual`` ones are meant and a lab
-    is up, no server for real phones is searched. Without ``start_server`` none is started, and
+    When every phone that the selection names is a virtual one, or it means virtual ones only and a
+    lab is up, no server for real phones is searched. Without ``start_server`` none is started, and
     nothing is changed; else hubs' ports that a killed process left without power are on first.
     Raises AdbUnavailableError.
     """
     restored_serials = _power_on(workspace) if start_server else set()
-    list_attached = partial(
-        _listed, workspace, serials, only_virtual=only_virtual, start_server=start_server
-    )
-    attached = list_attached()
+    attached = _listed(workspace, selection, start_server=start_server)
     deadline = workspace.clock.monotonic_s() + _BACK_S
     while (
-        not only_virtual
+        not _means_virtual(selection)
         and not restored_serials <= {item.seen.serial for item in attached}
         and workspace.clock.monotonic_s() < deadline
+        and not workspace.clock.wait(_BACK_POLL_S, workspace.cancelled)
     ):
-        if workspace.clock.wait(_BACK_POLL_S, workspace.cancelled):
-            break
-        attached = list_attached()
+        attached = _listed(workspace, selection, start_server=start_server)
     return attached
+
+
+def _means_virtual(selection: DeviceSelection) -> bool:
+    return "virtual" in selection.where and not selection.serials
 
 
 def _power_on(workspace: Workspace) -> set[str]:
@@ -183,7 +194,7 @@ def _power_on(workspace: Workspace) -> set[str]:
 
 
 def _listed(
-    workspace: Workspace, serials: Sequence[str], *, only_virtual: bool, start_server: bool
+    workspace: Workspace, selection: DeviceSelection, *, start_server: bool
 ) -> list[Attached]:
     from orchestrator.devices.discovery import SEVERAL, judge_twins, list_devices
 
@@ -191,11 +202,11 @@ def _listed(
     listed: list[Attached] = []
     if lab is not None:
         listed = [Attached(server=lab, seen=phone) for phone in _in_lab(workspace, lab)]
+    is_lab_enough = _means_virtual(selection) and bool(listed)
     source_devices: list[Attached] = []
-    is_lab_enough = only_virtual and bool(listed)
-    if not (is_lab_enough or _holds(serials, listed)):
+    if not (is_lab_enough or _holds(selection.serials, listed)):
         source_devices = _source_devices(workspace)
-    if not (is_lab_enough or _holds(serials, [*listed, *source_devices])):
+    if not (is_lab_enough or _holds(selection.serials, [*listed, *source_devices])):
         try:
             plugged = (
                 workspace.plugged_server() if start_server else workspace.running_plugged_server()
@@ -221,9 +232,10 @@ def _listed(
             with contextlib.suppress(HostStorageError):
                 workspace.quarantine.put(Serial(phone.serial), phone.reason)
     attached = [replace(item, seen=phone) for item, phone in zip(listed, judged, strict=True)]
-    attached += source_devices
     # A server lists phones in the order of their connection; people search by name.
-    return sorted(attached, key=lambda item: (item.seen.serial, item.seen.address))
+    return sorted(
+        [*attached, *source_devices], key=lambda item: (item.seen.serial, item.seen.address)
+    )
 
 
 def _source_devices(workspace: Workspace) -> list[Attached]:
@@ -247,18 +259,13 @@ def _source_devices(workspace: Workspace) -> list[Attached]:
 
 
 def open_devices(
-    workspace: Workspace,
-    selection: DeviceSelection,
-    *,
-    despite_losses: bool = False,
-    resumes: bool = False,
+    workspace: Workspace, selection: DeviceSelection, needs: Needs = Needs.EACH
 ) -> OpenedDevices:
     """Open every device that fits the selection and probe its facts, phones in parallel.
 
     This computer is meant by ``host`` and by the serial number ``host``. Attached phones that
-    can't be used, or are lost while they are opened, are ``left_out``, unless phones are named;
-    with ``despite_losses`` those that are lost, can't be used or aren't there are left out also
-    then, as long as one can be used; what ``resumes`` measures this computer without them too.
+    can't be used, or are lost while they are opened, are ``left_out``, as far as what ``needs`` the
+    devices can do without them.
 
     Phones that another process still uses after `wait` are left out too, and asked nothing.
 
@@ -270,21 +277,12 @@ def open_devices(
         DeviceError: a phone that was named was lost while it was opened.
     """
     check_selection(workspace, selection)
-    names_host = HOST_SERIAL in selection.serials
-    phones = replace(
-        selection, serials=tuple(item for item in selection.serials if item != HOST_SERIAL)
-    )
+    serials = tuple(serial for serial in selection.serials if serial != HOST_SERIAL)
+    names_host = serials != selection.serials
+    phones = replace(selection, serials=serials)
     opened = OpenedDevices()
-    if phones.serials or phones.profiles or phones.pools or phones.tags or phones.where:
-        opened = _open_phones(
-            workspace,
-            phones,
-            required=True,
-            despite_losses=despite_losses or resumes,
-            resumes=resumes,
-        )
-    elif not names_host:
-        opened = _open_phones(workspace, phones, required=not selection.host)
+    if phones.names_phones or not names_host:
+        opened = _open_phones(workspace, phones, needs)
     if selection.host or names_host:
         host = workspace.host()
         opened = replace(opened, devices=(*opened.devices, (host, host.facts())))
@@ -308,33 +306,22 @@ def check_selection(
         check_names(selection, profiles - {""}, label_sets)
 
 
-def _open_phones(
-    workspace: Workspace,
-    selection: DeviceSelection,
-    *,
-    required: bool,
-    despite_losses: bool = False,
-    resumes: bool = False,
-) -> OpenedDevices:
+def _open_phones(workspace: Workspace, selection: DeviceSelection, needs: Needs) -> OpenedDevices:
     # This computer alone needs no server for phones, and none is started for it.
-    attached = attached_devices(
-        workspace,
-        serials=selection.serials,
-        only_virtual="virtual" in selection.where and not selection.serials,
-        start_server=required,
-    )
-    attached = [_in_use(workspace, kept_out(workspace, item)) for item in attached]
-    # "Any 2 of these four" wants two, not each of them.
-    names_each = bool(selection.serials) and selection.any is None
+    needs_phones = selection.names_phones or not selection.host
+    attached = [
+        _in_use(workspace, kept_out(workspace, item))
+        for item in attached_devices(workspace, selection, start_server=needs_phones)
+    ]
     selected = [item for item in attached if not selection.serials or item.fits(selection.serials)]
     usable = [item for item in selected if item.seen.usable]
-    # The open runs of this computer can be measured without phones.
-    host_is_enough = resumes and selection.host
-    if names_each and not resumes and not (despite_losses and usable):
-        for serial in selection.serials:
-            pick(workspace, serial, attached)
+    # "Any 2 of these four" wants two, not each of them.
+    names_each = bool(selection.serials) and selection.any is None
+    needs_each = names_each and (needs is Needs.EACH or (needs is Needs.ONE and not usable))
+    for serial in selection.serials if needs_each else ():
+        pick(workspace, serial, attached)
     opened, errors = _open_each(workspace, usable)
-    if errors and names_each and not despite_losses:
+    if errors and needs_each:
         raise next(iter(errors.values()))
     reasons = {
         serial: str(error).removeprefix(f"{error.serial}: ") for serial, error in errors.items()
@@ -347,7 +334,8 @@ def _open_phones(
     missing = missed(selection, left_out, attached_names, workspace.inventory, stored)
     choice = choose(selection, [facts for _, facts in opened], workspace.inventory)
     fitting = tuple((device, facts) for device, facts in opened if facts.serial in choice.chosen)
-    if not fitting and required and not host_is_enough:
+    is_host_enough = needs is Needs.ONE_OR_HOST and selection.host
+    if not fitting and needs_phones and not is_host_enough:
         problem = (
             "no attached phone fits the selection" if opened else "no usable phone is attached"
         )

@@ -185,11 +185,11 @@ class Lab:
             StoreError, HostStorageError: a run couldn't be kept.
         """
         from orchestrator.app import measuring
+        from orchestrator.app.attached import Needs
 
-        options["models"] = model
-        plan = measuring.bench_plan(options, in_python=True)
+        plan = measuring.bench_plan({**options, "models": model}, in_python=True)
         with self._workspace() as workspace:
-            return self._results(measuring.run(workspace, plan, despite_losses=False))
+            return self._results(measuring.run(workspace, plan, Needs.EACH))
 
     def run(self, plan: str | Path | Plan) -> Results:
         """Run a plan, or the plan file of this path.

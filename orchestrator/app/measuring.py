@@ -13,7 +13,7 @@ from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.analysis.measured import gather
 from orchestrator.analysis.rounds import progress_by_case
 from orchestrator.app import time_limits
-from orchestrator.app.attached import OpenedDevices, open_devices, unchecked_hint
+from orchestrator.app.attached import Needs, OpenedDevices, open_devices, unchecked_hint
 from orchestrator.app.preparing import Prepared, identify, inputs_for, prepare, start
 from orchestrator.app.status import PublishedStatus
 from orchestrator.app.workspace import Workspace
@@ -212,27 +212,27 @@ def bench_plan(options: PlanOptions, *, in_python: bool = False) -> Plan:
     """Return the plan of a quick measurement; raises as ``plan_from_options``.
 
     Where nothing but timing is asked for, and no delegate is named, the question is which one is
-    the fastest.
+    the fastest. There is no reference workload by default: the user waits for the answer.
     """
     from orchestrator.config.plan import plan_from_options
 
+    options = {"reference_check": False, **options}
     if not any(options.get(key) for key in _NOT_WHICH_DELEGATE):
         options = {**options, "delegates": DelegateChoice.AUTO.value}
     return plan_from_options(in_python, **options)
 
 
-def run(workspace: Workspace, plan: Plan, *, despite_losses: bool = True) -> MeasuredCampaign:
+def run(workspace: Workspace, plan: Plan, needs: Needs = Needs.ONE) -> MeasuredCampaign:
     """Run a plan, however it came to be, on the phones that are there when it begins.
 
-    A model that is too fast for its program is measured with a finer one where that is there. With
-    ``despite_losses`` phones that it names may be missing, as long as one is there.
+    A model that is too fast for its program is measured with a finer one where that is there.
 
     Raises:
         UsageError kinds, NoDeviceError, ArtifactError: before anything runs.
         InterruptedByUserError: Ctrl-C; devices are restored, what was measured is stored.
         StoreError, HostStorageError: a run couldn't be kept.
     """
-    measured = _run_once(workspace, plan, despite_losses=despite_losses)
+    measured = _run_once(workspace, plan, needs)
     ended = measured.result
     if ended.fault is not None or ended.lost or ended.left:
         # The missing runs come first: they are reported, and measured by a resume.
@@ -286,7 +286,7 @@ def _remeasure(
     keys = {"campaign_id": measured.campaign.campaign_id}
     try:
         workspace.observer.on_event(Notice(event="too-fast", text=text, keys=keys))
-        again = _run_once(workspace, other, despite_losses=False)
+        again = _run_once(workspace, other, Needs.EACH)
     except (UsageError, ArtifactError, DeviceError) as error:
         text = f"{names}: it can't be measured with {finer}: {error}"
         workspace.observer.on_event(Notice(event="too-fast", text=text, level="warning", keys=keys))
@@ -308,10 +308,10 @@ def _remeasure(
     )
 
 
-def _run_once(workspace: Workspace, plan: Plan, *, despite_losses: bool) -> MeasuredCampaign:
+def _run_once(workspace: Workspace, plan: Plan, needs: Needs) -> MeasuredCampaign:
     # Before phones are searched: a fault of the plan's files doesn't depend on phones.
     inputs = inputs_for(plan)
-    opened = open_devices(workspace, plan.devices, despite_losses=despite_losses)
+    opened = open_devices(workspace, plan.devices, needs)
     for hint in filter(None, (unchecked_hint(workspace.settings, facts) for facts in opened.facts)):
         workspace.observer.on_event(Notice(event="hint", text=hint))
     workspace.builds.check(plan, opened.facts, lacks_devices=opened.lacks_devices, has_finer=True)
@@ -469,7 +469,9 @@ def reopen(
         selection = DeviceSelection(
             serials=tuple(sorted(serials - {HOST_SERIAL})), host=HOST_SERIAL in serials
         )
-        opened = open_devices(workspace, selection, resumes=True) if serials else OpenedDevices()
+        opened = (
+            open_devices(workspace, selection, Needs.ONE_OR_HOST) if serials else OpenedDevices()
+        )
     workspace.store.set_status(campaign.campaign_id, CampaignStatus.RUNNING, None)
     return Prepared(campaign=campaign, models=models, builds=builds, opened=opened)
 

@@ -83,7 +83,9 @@ def restore_phones(
     if phones or serials is None:
         try:
             listed = attached_devices(
-                workspace, serials=() if serials is None else phones, start_server=bool(phones)
+                workspace,
+                DeviceSelection(serials=() if serials is None else tuple(phones)),
+                start_server=bool(phones),
             )
         except AdbUnavailableError as error:
             listed = error

@@ -14,6 +14,7 @@ from orchestrator.analysis.case_result import judge_case
 from orchestrator.analysis.effect import compare_samples, detectable_in_pairs
 from orchestrator.analysis.outcome import of_one_kind
 from orchestrator.analysis.summary import session_noise, summarize
+from orchestrator.app.attached import Needs
 from orchestrator.app.measuring import MeasuredCampaign, run
 from orchestrator.app.workspace import Workspace
 from orchestrator.engine.events import Notice
@@ -141,7 +142,7 @@ def measure_equal_sides(
     )
     for _ in range(sessions):
         try:
-            measured.append(run(workspace, session_plan, despite_losses=False).checked())
+            measured.append(run(workspace, session_plan, Needs.EACH).checked())
         except BenchfarmError:
             # Where the store can't be read either, the error has the next step.
             with suppress(BenchfarmError):

@@ -336,7 +336,6 @@ def quickstart_options(serials: Sequence[str]) -> PlanOptions:
         devices=tuple(serials),
         host=True,
         invocations=3,
-        reference_check=False,
         min_secs=0.5,
         max_secs=10.0,
         timeout=60.0,

@@ -18,6 +18,7 @@ from orchestrator.settings import Settings
 from orchestrator.tables.escapes import wrap
 
 if TYPE_CHECKING:
+    from orchestrator.app.attached import Needs
     from orchestrator.app.measuring import MeasuredCampaign
     from orchestrator.app.workspace import Workspace
 
@@ -41,23 +42,20 @@ def bench(
 
     Example: benchfarm bench model.tflite --delegate xnnpack,gpu --threads 1,4
     """
+    from orchestrator.app.attached import Needs
     from orchestrator.app.measuring import bench_plan
 
-    # No reference workload by default: the user waits for the answer.
-    plan = bench_plan({"reference_check": False, **options})
-    return _measured(settings, plan, ending, despite_losses=False)
+    return _measured(settings, bench_plan(options), ending, Needs.EACH)
 
 
-def _measured(
-    settings: Settings, plan: Plan, ending: Ending, *, despite_losses: bool
-) -> CommandResult:
+def _measured(settings: Settings, plan: Plan, ending: Ending, needs: Needs) -> CommandResult:
     from orchestrator.app import measuring
     from orchestrator.cli.live import reporting_workspace
 
     if ending.out is not None:
         check_writable(ending.out)
     with reporting_workspace(settings, ending.wait) as workspace:
-        measured = measuring.run(workspace, plan, despite_losses=despite_losses)
+        measured = measuring.run(workspace, plan, needs)
         return campaign_result(workspace, measured, ending.out, legend=ending.legend)
 
 
@@ -91,6 +89,7 @@ def run(
     Example: benchfarm run --resume
     """
     from orchestrator.app import time_limits
+    from orchestrator.app.attached import Needs
     from orchestrator.clock import SystemClock
     from orchestrator.config.plan import load_plan
 
@@ -110,7 +109,7 @@ def run(
     limited = time_limits.limited(
         loaded, budget=options.get("budget", ""), until=request.until, now=SystemClock().now()
     )
-    return _measured(settings, limited, request, despite_losses=True)
+    return _measured(settings, limited, request, Needs.ONE)
 
 
 def _resumed(settings: Settings, campaign: str, request: RunRequest) -> CommandResult:

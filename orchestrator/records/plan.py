@@ -350,6 +350,11 @@ class DeviceSelection:
         ),
     ] = None
 
+    @property
+    def names_phones(self) -> bool:
+        """Whether it says which phones are meant."""
+        return bool(self.serials or self.profiles or self.pools or self.tags or self.where)
+
 
 @frozen
 class Matrix:

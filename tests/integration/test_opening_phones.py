@@ -13,7 +13,7 @@ import pytest
 from benchfarm_virtual.farm import VirtualLab
 from benchfarm_virtual.faults import parse_fault
 from benchfarm_virtual.phone import Phone
-from orchestrator.app.attached import attached_devices, open_devices
+from orchestrator.app.attached import Needs, attached_devices, open_devices
 from orchestrator.app.workspace import Workspace
 from orchestrator.cli.devices import restore
 from orchestrator.devices.adb_server import AdbServer
@@ -102,17 +102,17 @@ def test_this_computer_stands_in_for_no_phone_but_a_resume_measures_on_it_withou
         DeviceSelection(profiles=("pixel-4",), host=True),
     ):
         with Workspace(here) as workspace:
-            for despite_losses in (False, True):
+            for needs in (Needs.EACH, Needs.ONE):
                 with pytest.raises(NoDeviceError):
-                    open_devices(workspace, wanted, despite_losses=despite_losses)
+                    open_devices(workspace, wanted, needs)
     with Workspace(here) as other, other.lease.acquire(Serial("S1")), Workspace(here) as workspace:
         opened = open_devices(
-            workspace, DeviceSelection(serials=("S1", "Z"), host=True), resumes=True
+            workspace, DeviceSelection(serials=("S1", "Z"), host=True), Needs.ONE_OR_HOST
         )
         assert [facts.serial for facts in opened.facts] == ["host"]
         assert opened.missing.keys() == {"S1", "Z"}
         with pytest.raises(NoDeviceError) as refused:
-            open_devices(workspace, DeviceSelection(serials=("S1", "Z")), resumes=True)
+            open_devices(workspace, DeviceSelection(serials=("S1", "Z")), Needs.ONE_OR_HOST)
     assert "\n  S1: in use by process " in str(refused.value)
     assert "\n  Z: is not attached" in str(refused.value)
 
