@@ -14,14 +14,15 @@ from orchestrator.analysis.pairing import answers
 from orchestrator.app.attached import open_devices
 from orchestrator.app.measuring import measure, open_cases, reopen
 from orchestrator.app.pairing import (
-    AbRequest,
+    Sides,
     pair_comparison,
     pairing_of,
-    plans_for,
     prepare,
+    sides_of,
     unmeasured_reason,
 )
 from orchestrator.app.preparing import Prepared, start
+from orchestrator.app.requests import AbRequest
 from orchestrator.app.workspace import Workspace
 from orchestrator.engine.events import DeviceNote
 from orchestrator.errors import ArtifactError, DeviceUnusableError, PlanError, UsageError
@@ -205,7 +206,11 @@ def bisect(
         DeviceError kinds: the device was lost; what was measured is stored, and the same command
             resumes.
     """
-    _, (plan, _) = plans_for([f"build:{end}" for end in ends], options, request)
+
+    def sides_for(builds: Iterable[str]) -> Sides:
+        return sides_of([f"build:{build}" for build in builds], options, request)
+
+    plan = sides_for(ends).plan
     good, bad = map(workspace.library.find_release, ends)
     opened = open_devices(workspace, plan.devices)
     if len(opened.devices) != 1:
@@ -219,9 +224,9 @@ def bisect(
     last = len(releases) - 1
 
     def compare(baseline: int, candidate: int) -> Compared:
-        sides = [f"build:{releases[index].address}" for index in (baseline, candidate)]
+        builds = (releases[index].address for index in (baseline, candidate))
         try:
-            prepared = prepare(workspace, sides, options, request, opened)
+            prepared = prepare(workspace, sides_for(builds), opened)
         except PlanError:
             raise
         except (ArtifactError, UsageError) as error:

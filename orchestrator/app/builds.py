@@ -5,13 +5,20 @@ as a program says itself.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Final
 
-from orchestrator.app.options import Paths, arg, opt
+from orchestrator.app.attached import open_devices
+from orchestrator.app.requests import AddRequest
+from orchestrator.app.workspace import Workspace
+from orchestrator.artifacts.fetch import fetch_build
+from orchestrator.artifacts.program import check_shows_benchmark
+from orchestrator.config.declarations import all_tool_names, tool_by_name
+from orchestrator.engine.flag_check import ask_for_flags, learn_flags
 from orchestrator.errors import ArtifactError, OutputParseError, UsageError
 from orchestrator.frozen import frozen
 from orchestrator.plugins import plugins
+from orchestrator.programs import program, programs
+from orchestrator.programs.flags import documented_flags
 from orchestrator.records.build_spec import BuildSpec, FlagSchema, FlagSpec
 from orchestrator.records.case import Build, Skip, ToolName
 from orchestrator.records.device import DeviceKind
@@ -19,7 +26,6 @@ from orchestrator.records.plan import DeviceSelection, Matrix, Plan
 from orchestrator.settings import Settings
 
 if TYPE_CHECKING:
-    from orchestrator.app.workspace import Workspace
     from orchestrator.artifacts.fetch import Fetched, Progress
 
 
@@ -36,8 +42,6 @@ def fetch_builds(
         UsageError: an unknown name or ABI.
         DownloadError, ArtifactError: with a single target; with several each has its problem.
     """
-    from orchestrator.artifacts.fetch import fetch_build
-
     library, downloader = workspace.library, workspace.downloader()
     specs = _chosen(library.specs, names, abis)
     fetched: list[Fetched] = []
@@ -52,27 +56,11 @@ def fetch_builds(
     return fetched, problems
 
 
-@frozen
-class AddRequest:
-    """A program to add to the cache."""
-
-    file: Annotated[Path, arg("A benchmark_model binary, an APK, or a library for one.")]
-    name: Annotated[str, opt("--name", "Name of the build.")] = ""
-    tool: Annotated[str, opt("--tool", "Which program it is (default: by its name).")] = ""
-    libraries: Annotated[
-        Paths, opt("--with", "Library to install beside it. Repeat for several.")
-    ] = ()
-    release: Annotated[str, opt("--release", "Release that the files belong to.")] = ""
-
-
 def add_build(workspace: Workspace, request: AddRequest) -> Build:
     """Validate a program and its libraries and add them to the cache.
 
     Raises ArtifactError for any other file.
     """
-    from orchestrator.artifacts.program import check_shows_benchmark
-    from orchestrator.config.declarations import tool_by_name
-
     tool = tool_by_name(request.tool) if request.tool else None
     if tool is None or not tool.is_declared:
         check_shows_benchmark(request.file)
@@ -124,9 +112,6 @@ def flags_of(
     Raises UsageError for an unknown tool or flag, ArtifactError for a build, DeviceError kinds for
     a named device.
     """
-    from orchestrator.app.workspace import Workspace
-    from orchestrator.config.declarations import all_tool_names
-
     with Workspace(settings) as workspace:
         declared = set(all_tool_names()) - {*ToolName, *plugins("programs")}
         if name in declared:
@@ -141,9 +126,6 @@ def flags_of(
 
 
 def _tool(name: str, declared: Iterable[str]) -> ToolName:
-    from orchestrator.config.declarations import tool_by_name
-    from orchestrator.programs import programs
-
     with_flags = [item.name for item in programs() if item.has_flags]
     tool = tool_by_name(name)
     if tool in with_flags or tool.is_declared:
@@ -154,9 +136,6 @@ def _tool(name: str, declared: Iterable[str]) -> ToolName:
 
 def _source(workspace: Workspace, tool: ToolName, build_name: str, serial: str) -> Flags:
     """Return the flags of the named build, of the device's build, or of all builds as documented."""
-    from orchestrator.programs import program
-    from orchestrator.programs.flags import documented_flags
-
     if tool.is_declared:
         declared = program(tool)
         return Flags(
@@ -186,8 +165,6 @@ def _source(workspace: Workspace, tool: ToolName, build_name: str, serial: str) 
 
 def _build_by_name(workspace: Workspace, tool: ToolName, build_name: str) -> Build:
     """Return a build for any ABI; one for this computer is asked for its flags here."""
-    from orchestrator.engine.flag_check import learn_flags
-
     problem: ArtifactError | None = None
     host = workspace.host()
     facts = host.facts()
@@ -211,9 +188,6 @@ def _build_by_name(workspace: Workspace, tool: ToolName, build_name: str) -> Bui
 
 def _on_device(workspace: Workspace, tool: ToolName, build_name: str, serial: str) -> Build:
     """Return the build that would be used on a device, after it was asked for its flags there."""
-    from orchestrator.app.attached import open_devices
-    from orchestrator.engine.flag_check import ask_for_flags
-
     selection = DeviceSelection(serials=(serial,))
     plan = Plan(
         name="flags",

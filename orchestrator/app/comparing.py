@@ -20,6 +20,7 @@ from orchestrator.analysis.comparison import (
 from orchestrator.analysis.measured import Measured
 from orchestrator.analysis.summary import session_noises
 from orchestrator.app.pairing import pair_comparison
+from orchestrator.app.requests import CompareOptions
 from orchestrator.app.stored import (
     check_stored,
     find_campaigns,
@@ -46,65 +47,49 @@ _CONFIG_KEYS: Final[Mapping[str, Callable[[Case], str]]] = {
 }
 
 
-def rule_for(
-    by: str,
-    sides: Sequence[str],
-    *,
-    threshold: float | None = None,
-    level: float | None = None,
-    allowed: Collection[str] = (),
-) -> Rule:
-    """Return the rule of a comparison.
-
-    Args:
-        by: The axis in which the sides differ.
-        sides: As :func:`compare` takes them; the keys of a configuration are facts that may differ.
-        threshold: Smaller differences don't count, as a share; None for the default, or for that of
-            an A/B comparison.
-        level: Confidence level of the intervals, as a share; None as above.
-        allowed: Further facts that may differ.
-
-    Raises:
-        UsageError: an axis or a fact that isn't known, or a configuration that isn't
-            ``name=value``.
-    """
-    if by not in list(Axis):
-        raise UsageError(f"--by {by!r} isn't known", hint=f"choose one of {', '.join(Axis)}")
-    for name in allowed:
-        if name not in list(Fact) or name in ABSOLUTE:
-            names = ", ".join(fact for fact in Fact if fact not in ABSOLUTE)
-            raise UsageError(
-                f"--allow {name!r} isn't a fact that may differ", hint=f"choose of {names}"
-            )
-    axis = Axis(by)
-    parts = [part for side in sides for part in config_parts(side)] if axis is Axis.CONFIG else []
-    return Rule(
-        axis=axis,
-        threshold=threshold,
-        level=level,
-        allowed=frozenset(Fact(name) for name in allowed),
-        varied=frozenset(Fact(key) if key in _CONFIG_KEYS else Fact.FLAGS for key, _ in parts),
-    )
-
-
-def compare(
-    workspace: Workspace, sides: Sequence[str], rule: Rule, *, campaigns: Sequence[str] = ()
-) -> Comparison:
+def compare(workspace: Workspace, sides: Sequence[str], options: CompareOptions) -> Comparison:
     """Compare two campaigns, or two builds, models, devices, delegates or configurations within
-    campaigns.
+    campaigns, by default within the newest one that has both sides.
 
-    Sides of another axis are searched in ``campaigns``, by default in the newest one that has them.
-    Raises UsageError for an unknown side, and for another threshold or level than that of an A/B
-    comparison.
+    Raises UsageError for an axis or a fact that isn't known, an unknown side, and for another
+    threshold or level than that of an A/B comparison.
     """
+    rule = _rule(sides, options)
     if rule.axis is not Axis.CAMPAIGN:
-        return _within_campaigns(workspace, sides, rule, campaigns)
+        return _within_campaigns(workspace, sides, rule, options.campaign)
+    if options.campaign:
+        raise UsageError(
+            "--campaign needs --by", hint="to compare two campaigns: benchfarm compare A B"
+        )
     if len(sides) == 1:
         (campaign, *_) = find_campaigns(workspace.store, sides[0])
         if campaign.terms.pairing is not None:
             _check_claim(campaign.campaign_id, campaign.terms.pairing.claim, rule)
             return pair_comparison(workspace, campaign, allowed=rule.allowed)
     return _between_campaigns(workspace, sides, rule)
+
+
+def _rule(sides: Sequence[str], options: CompareOptions) -> Rule:
+    """Return the rule of a comparison; the keys of a configuration are facts that may differ."""
+    if options.by not in list(Axis):
+        raise UsageError(
+            f"--by {options.by!r} isn't known", hint=f"choose one of {', '.join(Axis)}"
+        )
+    for name in options.allow:
+        if name not in list(Fact) or name in ABSOLUTE:
+            names = ", ".join(fact for fact in Fact if fact not in ABSOLUTE)
+            raise UsageError(
+                f"--allow {name!r} isn't a fact that may differ", hint=f"choose of {names}"
+            )
+    axis = Axis(options.by)
+    parts = [part for side in sides for part in config_parts(side)] if axis is Axis.CONFIG else []
+    return Rule(
+        axis=axis,
+        threshold=options.threshold,
+        level=options.level,
+        allowed=frozenset(Fact(name) for name in options.allow),
+        varied=frozenset(Fact(key) if key in _CONFIG_KEYS else Fact.FLAGS for key, _ in parts),
+    )
 
 
 def _check_claim(campaign_id: CampaignId, claim: Claim, rule: Rule) -> None:

@@ -250,16 +250,21 @@ class Lab:
         Raises UsageError for an unknown side, axis or fact.
         """
         from orchestrator.app import comparing
+        from orchestrator.app.requests import CompareOptions
 
         if a is None and b is not None:
             a = "previous"
         given = (side for side in (a, b) if side is not None)
         sides = [side if isinstance(side, str) else side.campaign_id for side in given]
-        rule = comparing.rule_for(
-            by or "campaign", sides, threshold=threshold, level=level, allowed=each(allow)
+        options = CompareOptions(
+            by=by or "campaign",
+            campaign=tuple(each(campaigns)),
+            threshold=threshold,
+            level=level,
+            allow=tuple(each(allow)),
         )
         with self._workspace(makes_store=False) as workspace:
-            return Comparison(comparing.compare(workspace, sides, rule, campaigns=each(campaigns)))
+            return Comparison(comparing.compare(workspace, sides, options))
 
     def load(self, campaign: OneOrMore[str] = "newest") -> Results:
         """Return stored campaigns: by id, the beginning of one, name, ``newest``, ``previous``;

@@ -3,13 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Final
 
-from orchestrator.app.options import Paths, Wait, opt, percentage
+from orchestrator.analysis.comparison import (
+    Axis,
+    ComparedCase,
+    Comparison,
+    Fact,
+    Rule,
+    compare_measured,
+)
+from orchestrator.analysis.effect import threshold_for
+from orchestrator.analysis.measured import Measured
+from orchestrator.analysis.pairing import PairCount, first_invocations, pair_counts
+from orchestrator.app.attached import OpenedDevices, open_devices
+from orchestrator.app.measuring import MeasuredCampaign, measure
+from orchestrator.app.preparing import (
+    Prepared,
+    Work,
+    campaign_of,
+    expansion_for,
+    inputs_for,
+    nothing_to_measure,
+    start,
+    unchecked,
+)
+from orchestrator.app.requests import AbRequest
+from orchestrator.app.stored import load_measured, resume_notes
+from orchestrator.app.workspace import Workspace
+from orchestrator.config.plan import plan_from_options
+from orchestrator.engine.open_work import slim
 from orchestrator.errors import PlanError, UsageError
 from orchestrator.frozen import frozen
+from orchestrator.planning.expansion import output_checks
+from orchestrator.planning.selection import tools_for
 from orchestrator.records.campaign import Campaign, Pairing
 from orchestrator.records.case import (
     FIGURE_PASS,
@@ -23,17 +52,8 @@ from orchestrator.records.device import DeviceKind
 from orchestrator.records.model import FIGURE, is_model_file
 from orchestrator.records.plan import Plan, PlanOptions
 from orchestrator.records.run import ABANDONED, OUT_OF_TIME, Outcome, RunRecord
-from orchestrator.records.verdict import CLAIM_LEVEL, THRESHOLD
+from orchestrator.records.verdict import CLAIM_LEVEL
 from orchestrator.units import counted, each, format_percent, split
-
-if TYPE_CHECKING:
-    from orchestrator.analysis.comparison import ComparedCase, Comparison, Fact
-    from orchestrator.analysis.measured import Measured
-    from orchestrator.analysis.pairing import PairCount
-    from orchestrator.app.attached import OpenedDevices
-    from orchestrator.app.measuring import MeasuredCampaign
-    from orchestrator.app.preparing import Prepared
-    from orchestrator.app.workspace import Workspace
 
 #: What two sides may differ in, a fact that is then free -> the parts of a case that differ with
 #: it.
@@ -65,21 +85,6 @@ _LIMITS: Final = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class AbRequest:
-    """The models, limits and waiting time of a measurement in turns: ``ab`` and ``bisect``."""
-
-    models: Annotated[Paths, opt("--model -m", "Model to measure. Repeat for several.")] = ()
-    #: The relative difference to detect, as a share.
-    detect: Annotated[
-        float, percentage("--detect", "Smallest relative difference to detect.", most=0.5)
-    ] = THRESHOLD
-    most: Annotated[
-        int, opt("--runs -n", "Measure at most N pairs. A pair is one process per side.", min=2)
-    ] = 200
-    wait: Wait = ""
-
-
 @frozen
 class Side:
     """One side as a kind and a value: ``build``, ``benchmark_model@1a2b3c``."""
@@ -107,62 +112,58 @@ def parse_side(text: str) -> Side:
     return Side(kind="model" if is_model_file(Path(text)) else "build", value=text)
 
 
-def compare_ab(
-    workspace: Workspace, words: Sequence[str], options: PlanOptions, request: AbRequest
-) -> MeasuredCampaign | Plan:
+@frozen
+class Sides:
+    """Two sides to be measured in turns, each with its typed word and its plan."""
+
+    words: Sequence[str]
+    sides: tuple[Side, Side]
+    plans: Sequence[Plan]
+    #: The relative difference to detect, and the number of pairs that may be measured for it.
+    detect: float
+    most: int
+
+    @property
+    def kind(self) -> str:
+        """What the sides differ in."""
+        return self.sides[0].kind
+
+    @property
+    def plan(self) -> Plan:
+        """The plan of the first side: its devices and settings are those of both."""
+        return self.plans[0]
+
+
+def compare_ab(workspace: Workspace, sides: Sides) -> MeasuredCampaign | Plan:
     """Measure two sides in turns; return the plan of both, unmeasured, where they are one
     configuration.
 
-    ``words`` are the sides as typed, ``options`` the devices and settings of both. Raises
-    UsageError kinds before anything runs.
+    Raises UsageError kinds before anything runs.
     """
-    from orchestrator.app.measuring import measure
-    from orchestrator.app.preparing import start
-
-    prepared = prepare(workspace, words, options, request)
+    prepared = prepare(workspace, sides)
     if pairing_of(prepared.campaign).is_same:
-        return plans_for(words, options, request)[1][0]
+        return sides.plan
     return measure(workspace, start(workspace, prepared))
 
 
-def prepare(
-    workspace: Workspace,
-    words: Sequence[str],
-    options: PlanOptions,
-    request: AbRequest,
-    opened: OpenedDevices | None = None,
-) -> Prepared:
+def prepare(workspace: Workspace, sides: Sides, opened: OpenedDevices | None = None) -> Prepared:
     """Return the campaign of two sides, on the given devices or on their own.
 
     Raises UsageError kinds.
     """
-    from orchestrator.analysis.effect import threshold_for
-    from orchestrator.analysis.pairing import first_invocations
-    from orchestrator.app.attached import open_devices
-    from orchestrator.app.preparing import (
-        Work,
-        campaign_of,
-        expansion_for,
-        inputs_for,
-        nothing_to_measure,
-        unchecked,
-    )
-    from orchestrator.planning.expansion import output_checks
-
-    sides, plans = plans_for(words, options, request)
-    inputs = [inputs_for(plan) for plan in plans]
+    inputs = [inputs_for(plan) for plan in sides.plans]
     models = {model.sha256: model for side_inputs in inputs for model in side_inputs.models}
     if opened is None:
-        opened = open_devices(workspace, plans[0].devices)
+        opened = open_devices(workspace, sides.plan.devices)
     cases: list[dict[str, Case]] = []
     builds: dict[str, Build] = {}
     skipped: dict[SkippedCase, None] = {}
-    for word, plan, side_inputs in zip(words, plans, inputs, strict=True):
+    for word, plan, side_inputs in zip(sides.words, sides.plans, inputs, strict=True):
         workspace.builds.check(plan, opened.facts, lacks_devices=opened.lacks_devices)
         expansion, side_builds = expansion_for(workspace, plan, opened, side_inputs)
         builds |= {build.sha256: build for build in side_builds}
         skipped |= dict.fromkeys(expansion.skipped)
-        cases.append({_shared_key(case, sides[0].kind): case for case in expansion.cases})
+        cases.append({_shared_key(case, sides.kind): case for case in expansion.cases})
         if len(cases[-1]) < len(expansion.cases):
             raise UsageError(
                 f"{word!r} names several configurations",
@@ -175,19 +176,19 @@ def prepare(
         raise nothing_to_measure(skipped)
     pairing = Pairing(
         sides=tuple((before.case_key, after.case_key) for before, after in pairs),
-        baseline=sides[0].label,
-        candidate=sides[1].label,
-        kind=sides[0].kind,
-        detect=request.detect,
+        baseline=sides.sides[0].label,
+        candidate=sides.sides[1].label,
+        kind=sides.kind,
+        detect=sides.detect,
         level=CLAIM_LEVEL,
-        threshold=threshold_for(request.detect),
-        most=request.most,
+        threshold=threshold_for(sides.detect),
+        most=sides.most,
     )
     cases_by_key = {case.case_key: case for pair in pairs for case in pair}
-    checks, is_wanted = unchecked(workspace, plans[0], opened.facts, models.values())
+    checks, is_wanted = unchecked(workspace, sides.plan, opened.facts, models.values())
     work = Work(
         invocations=(
-            *first_invocations(pairing, cases_by_key, seed=plans[0].seed),
+            *first_invocations(pairing, cases_by_key, seed=sides.plan.seed),
             # The outputs of a new configuration are compared with the reference once, after its
             # first pair.
             *output_checks(cases_by_key.values(), is_wanted),
@@ -201,7 +202,7 @@ def prepare(
         checks=checks,
         pairing=pairing,
     )
-    both = replace(plans[0], text="---\n".join(plan.text for plan in plans))
+    both = replace(sides.plan, text="---\n".join(plan.text for plan in sides.plans))
     # A phone without a pair isn't used.
     serials = {case.serial for case in cases_by_key.values()}
     used = tuple(item for item in opened.devices if item[1].serial in serials)
@@ -218,11 +219,6 @@ def pair_comparison(
     workspace: Workspace, campaign: Campaign, *, allowed: frozenset[Fact] = frozenset()
 ) -> Comparison:
     """Return the comparison of an A/B campaign's pairs; ``allowed`` facts may differ and are noted."""
-    from orchestrator.analysis.comparison import Axis, Comparison, Fact, Rule, compare_measured
-    from orchestrator.analysis.pairing import pair_counts
-    from orchestrator.app.stored import load_measured, resume_notes
-    from orchestrator.engine.open_work import slim
-
     pairing = pairing_of(campaign)
     rule = Rule(
         axis=Axis(pairing.kind) if pairing.kind in list(Axis) else Axis.CONFIG,
@@ -306,11 +302,9 @@ def _plan_reasons(row: ComparedCase, pairing: Pairing, count: PairCount | None) 
     return reasons
 
 
-def plans_for(
-    words: Sequence[str], options: PlanOptions, request: AbRequest
-) -> tuple[tuple[Side, Side], list[Plan]]:
-    """Return the sides of two words, and the plan of each. Both are checked before any phone or
-    program is searched.
+def sides_of(words: Sequence[str], options: PlanOptions, request: AbRequest) -> Sides:
+    """Return the sides of two words as typed, with the devices and settings of both. They are
+    checked before any phone or program is searched.
 
     Raises UsageError kinds.
     """
@@ -318,11 +312,12 @@ def plans_for(
         options = {**options, "models": request.models}
     sides = _sides(words, options)
     try:
-        return sides, [_plan(options, *side) for side in zip(sides, words, strict=True)]
+        plans = [_plan(options, *side) for side in zip(sides, words, strict=True)]
     except PlanError as error:
         if sides[0].kind != "model" and not options.get("models"):
             error.hint = "name a model with -m FILE.tflite; repeat -m for several"
         raise
+    return Sides(words=words, sides=sides, plans=plans, detect=request.detect, most=request.most)
 
 
 def _sides(words: Sequence[str], options: PlanOptions) -> tuple[Side, Side]:
@@ -359,9 +354,6 @@ def _plan(shared: PlanOptions, side: Side, word: str) -> Plan:
     """Return the plan of one side; raises PlanError, which names the typed word or the wrong
     options.
     """
-    from orchestrator.config.plan import plan_from_options
-    from orchestrator.planning.selection import tools_for
-
     options = {"name": "ab", **shared, "invocations": 1}
     key = _key_of(side.kind)
     match side.kind:

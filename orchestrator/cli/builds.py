@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Final
 
-from orchestrator.app.builds import AddRequest
 from orchestrator.app.options import Listed, Texts, arg, opt
+from orchestrator.app.requests import AddRequest
 from orchestrator.cli.frame import command
 from orchestrator.cli.live import downloads_on_stderr
 from orchestrator.cli.output import CommandResult, shown

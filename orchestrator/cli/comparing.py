@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
-from orchestrator.app.options import Listed, Out, Texts, arg, opt, percentage
-from orchestrator.app.pairing import AbRequest
+from orchestrator.app.options import Out, Texts, arg, opt
+from orchestrator.app.requests import AbRequest, CompareOptions
 from orchestrator.cli.builds import RELEASE
 from orchestrator.cli.devices import EqualSides, equal_sides_result
 from orchestrator.cli.frame import ON_PHONES, PER_PROCESS, PlanKeys, command
@@ -79,35 +79,6 @@ class Output:
             check_writable(self.out)
 
 
-@dataclass(frozen=True, kw_only=True)
-class CompareOptions:
-    """The sides of a comparison, and the differences that count."""
-
-    by: Annotated[
-        str, opt("--by", "Compare within campaigns: build, model, device, delegate or config.")
-    ] = "campaign"
-    campaign: Annotated[
-        Texts, opt("--campaign", "With --by: campaigns to use. Repeat for several.")
-    ] = ()
-    threshold: Annotated[
-        float | None,
-        percentage(
-            "--threshold",
-            "Ignore differences below this (default: 2%, or --detect of an A/B comparison).",
-            most=0.5,
-        ),
-    ] = None
-    level: Annotated[
-        float | None,
-        percentage(
-            "--level", "Confidence level of the intervals (default: 99%).", least=0.5, most=0.9999
-        ),
-    ] = None
-    allow: Annotated[
-        Listed, opt("--allow", "Allow a fact to differ: system, grade, settings ... (a,b).")
-    ] = ()
-
-
 @command("compare")
 def compare(
     settings: Settings,
@@ -126,25 +97,12 @@ def compare(
 
     Measures nothing. 'benchfarm ab' measures two sides in turns on the same phone.
     """
-    from orchestrator.analysis.comparison import Axis
     from orchestrator.app import comparing
-    from orchestrator.app.comparing import allow_hints, rule_for
     from orchestrator.app.workspace import Workspace
 
-    rule = rule_for(
-        options.by,
-        sides,
-        threshold=options.threshold,
-        level=options.level,
-        allowed=options.allow,
-    )
-    if rule.axis is Axis.CAMPAIGN and options.campaign:
-        raise UsageError(
-            "--campaign needs --by", hint="to compare two campaigns: benchfarm compare A B"
-        )
     with Workspace(settings, makes_store=False) as workspace:
-        comparison = comparing.compare(workspace, sides, rule, campaigns=options.campaign)
-        notes = (*comparison.notes, *allow_hints(comparison, options.allow))
+        comparison = comparing.compare(workspace, sides, options)
+        notes = (*comparison.notes, *comparing.allow_hints(comparison, options.allow))
         return rendered(workspace, replace(comparison, notes=notes), output)
 
 
@@ -218,7 +176,7 @@ def ab(
     from orchestrator.app import pairing
 
     with reporting_workspace(settings, request.wait) as workspace:
-        measured = pairing.compare_ab(workspace, sides, options, request)
+        measured = pairing.compare_ab(workspace, pairing.sides_of(sides, options, request))
         if isinstance(measured, Plan):
             if output.out is not None or output.chosen_form != "text":
                 raise UsageError(

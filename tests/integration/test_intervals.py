@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from orchestrator.app.comparing import compare, rule_for
+from orchestrator.app.comparing import compare
 from orchestrator.app.lab import Lab
+from orchestrator.app.requests import CompareOptions
 from orchestrator.app.stored import named_campaigns, report_data
 from orchestrator.app.workspace import Workspace
 from orchestrator.records.campaign import Campaign, CampaignStatus, Pairing, Terms
@@ -91,7 +92,7 @@ def test_a_comparison_shows_the_intervals_of_the_report(
     workspace: Workspace, by: str, sides: tuple[str, str], named: tuple[str, ...]
 ) -> None:
     known = intervals(workspace, "first")
-    found = compare(workspace, sides, rule_for(by, sides), campaigns=named)
+    found = compare(workspace, sides, CompareOptions(by=by, campaign=named))
     assert found.rows
     for row in found.rows:
         for side in (row.baseline, row.candidate):
@@ -99,7 +100,7 @@ def test_a_comparison_shows_the_intervals_of_the_report(
             assert side.result.precision == known[side.case.case_key]
     assert found.notes == ()
     workspace.store.set_status(CampaignId("first"), CampaignStatus.INTERRUPTED, None)
-    (left,) = compare(workspace, sides, rule_for(by, sides), campaigns=named).notes
+    (left,) = compare(workspace, sides, CompareOptions(by=by, campaign=named)).notes
     assert "'benchfarm run --resume first'" in left
 
 
@@ -122,7 +123,7 @@ def test_a_comparison_within_one_campaign_reads_it_once(tmp_path: Path) -> None:
     lab_of(runs, campaign_id=CampaignId("first"), status=CampaignStatus.INTERRUPTED).store_in(store)
     sides = ["cpu", "xnnpack"]
     with Workspace(settings, store=store) as opened:
-        comparison = compare(opened, sides, rule_for("delegate", sides))
+        comparison = compare(opened, sides, CompareOptions(by="delegate"))
     assert store.reads == ["first"]
     assert comparison.notes == ("Runs are left to measure: 'benchfarm run --resume first'.",)
 

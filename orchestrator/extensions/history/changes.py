@@ -15,8 +15,9 @@ from typing import Final
 import numpy as np
 
 from orchestrator.app.measuring import measure
-from orchestrator.app.pairing import AbRequest, pair_comparison, prepare
+from orchestrator.app.pairing import pair_comparison, prepare, sides_of
 from orchestrator.app.preparing import start
+from orchestrator.app.requests import AbRequest
 from orchestrator.engine.events import DeviceNote
 from orchestrator.errors import ArtifactError, BenchfarmError, InterruptedByUserError, UsageError
 from orchestrator.extensions.history.changepoint import Floats, changes, is_alarm
@@ -210,7 +211,7 @@ def _outcome(
         # Half of the change must be detectable.
         detect = max(0.01, abs(change.ratio - 1) / 2)
         request = AbRequest(models=models, detect=detect, most=_MAX_PAIRS)
-        prepared = prepare(workspace, sides, options, request)
+        prepared = prepare(workspace, sides_of(sides, options, request))
         used = {item.case.build_sha256 for item in prepared.campaign.invocations}
         if used != {change.before.build_sha256, change.after.build_sha256}:
             return ConfirmationStatus.CANNOT, "the program of these nights isn't here", None
