@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from orchestrator.analysis.pairing import answers
 from orchestrator.app.attached import open_devices
-from orchestrator.app.measuring import measure, open_cases, reopen
+from orchestrator.app.measuring import measure
 from orchestrator.app.pairing import (
     Sides,
     pair_comparison,
@@ -23,6 +23,7 @@ from orchestrator.app.pairing import (
 )
 from orchestrator.app.preparing import Prepared, start
 from orchestrator.app.requests import AbRequest
+from orchestrator.app.resuming import open_cases, reopen
 from orchestrator.app.workspace import Workspace
 from orchestrator.engine.events import DeviceNote
 from orchestrator.errors import ArtifactError, DeviceUnusableError, PlanError, UsageError

@@ -6,21 +6,21 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Final, Self
 
 from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.analysis.measured import gather
 from orchestrator.analysis.rounds import progress_by_case
 from orchestrator.app import time_limits
-from orchestrator.app.attached import Needs, OpenedDevices, open_devices, unchecked_hint
-from orchestrator.app.preparing import Prepared, identify, inputs_for, prepare, start
+from orchestrator.app.attached import Needs, OpenedDevices, unchecked_hint
+from orchestrator.app.inputs import identify
+from orchestrator.app.preparing import Prepared, prepare, start, task_of
 from orchestrator.app.status import PublishedStatus
 from orchestrator.app.workspace import Workspace
 from orchestrator.engine.campaign import run_on_devices
 from orchestrator.engine.events import CampaignEnded, DeviceNote, FileMoving, Notice
 from orchestrator.engine.invocation import Context
-from orchestrator.engine.open_work import open_work_by_serial, slim
+from orchestrator.engine.open_work import slim
 from orchestrator.errors import (
     ArtifactError,
     DeviceError,
@@ -29,20 +29,15 @@ from orchestrator.errors import (
     StoreError,
     UsageError,
 )
-from orchestrator.files import sha256_of
-from orchestrator.passes import is_reference_run, pass_of
 from orchestrator.programs import program
-from orchestrator.records.campaign import Campaign, CampaignStatus
+from orchestrator.records.campaign import Campaign
 from orchestrator.records.case import (
     NOT_IN_TOOL,
-    Build,
     CampaignId,
     Case,
-    Model,
     Serial,
     ToolName,
 )
-from orchestrator.records.device import HOST_SERIAL
 from orchestrator.records.plan import DelegateChoice, DeviceSelection, Plan, PlanOptions
 from orchestrator.records.run import OUT_OF_TIME, TOO_FAST, RunRecord
 from orchestrator.records.verdict import ParityVerdict
@@ -309,13 +304,10 @@ def _remeasure(
 
 
 def _run_once(workspace: Workspace, plan: Plan, needs: Needs) -> MeasuredCampaign:
-    # Before phones are searched: a fault of the plan's files doesn't depend on phones.
-    inputs = inputs_for(plan)
-    opened = open_devices(workspace, plan.devices, needs)
-    for hint in filter(None, (unchecked_hint(workspace.settings, facts) for facts in opened.facts)):
+    task = task_of(workspace, plan, needs)
+    for hint in filter(None, (unchecked_hint(workspace.settings, facts) for facts in task.facts)):
         workspace.observer.on_event(Notice(event="hint", text=hint))
-    workspace.builds.check(plan, opened.facts, lacks_devices=opened.lacks_devices, has_finer=True)
-    prepared = prepare(workspace, plan, opened, inputs)
+    prepared = prepare(workspace, task)
     if not prepared.campaign.invocations:
         raise UsageError(
             "the time budget is too small for any case", hint="increase --budget or reduce the plan"
@@ -416,103 +408,6 @@ def measure(workspace: Workspace, prepared: Prepared) -> MeasuredCampaign:
         error.campaign_id = campaign.campaign_id
         raise
     return MeasuredCampaign(workspace=workspace, result=result, opened=opened)
-
-
-_StoredT = TypeVar("_StoredT", Model, Build)
-
-
-def open_cases(workspace: Workspace, campaign: Campaign) -> list[Case]:
-    """Return the cases of a stored campaign's open runs, with the reference workload of their
-    devices; raises UsageError where one of its passes isn't installed.
-    """
-    for name in {item.run_pass for item in campaign.invocations}:
-        pass_of(name)
-    works = open_work_by_serial(
-        campaign,
-        map(slim, workspace.store.runs(campaign_ids=[campaign.campaign_id])),
-        workspace.tools,
-    )
-    cases = [item.case for work in works.values() for item in work.invocations]
-    busy = {case.serial for case in cases}
-    marks = (item.case for item in campaign.invocations if is_reference_run(item))
-    return [*cases, *(case for case in marks if case.serial in busy)]
-
-
-def reopen(
-    workspace: Workspace,
-    campaign: Campaign,
-    cases: Sequence[Case],
-    opened: OpenedDevices | None = None,
-) -> Prepared:
-    """Return a stored campaign prepared to run some of its cases, with status RUNNING.
-
-    The cases' devices are opened unless they are given.
-
-    Raises:
-        UsageError: a file has gone or changed.
-        NoDeviceError: none of the cases' devices can be used; it says why of each.
-    """
-    known_models, known_builds = workspace.store.models(), workspace.store.builds()
-    models = [
-        _with_file(known_models[sha256], campaign)
-        for sha256 in {case.model_sha256 for case in cases}
-    ]
-    on_host = {case.build_sha256 for case in cases if case.serial == HOST_SERIAL}
-    builds = [
-        _with_file(known_builds[sha256], campaign, is_on_host=sha256 in on_host)
-        for sha256 in {case.build_sha256 for case in cases}
-    ]
-    for name, sha256 in {file for case in cases for file in case.files}:
-        _unchanged_file(name, sha256, campaign)
-    if opened is None:
-        serials = {case.serial for case in cases}
-        selection = DeviceSelection(
-            serials=tuple(sorted(serials - {HOST_SERIAL})), host=HOST_SERIAL in serials
-        )
-        opened = (
-            open_devices(workspace, selection, Needs.ONE_OR_HOST) if serials else OpenedDevices()
-        )
-    workspace.store.set_status(campaign.campaign_id, CampaignStatus.RUNNING, None)
-    return Prepared(campaign=campaign, models=models, builds=builds, opened=opened)
-
-
-def _with_file(stored: _StoredT, campaign: Campaign, *, is_on_host: bool = False) -> _StoredT:
-    """Return a stored model or build with its file, which must be there and unchanged."""
-    if (
-        is_on_host
-        and isinstance(stored, Build)
-        and (find := program(stored.tool).installed) is not None
-    ):
-        installed = find(campaign.terms.files.get(stored.sha256, ""))
-        if installed.sha256 != stored.sha256:
-            raise UsageError(
-                f"{stored.name} isn't installed any more, but {installed.name}",
-                hint="install it again",
-            )
-        return replace(stored, path=installed.path)
-    if (
-        isinstance(stored, Build)
-        and program(stored.tool).on_device is not None
-        and stored.sha256 not in campaign.terms.files
-    ):
-        # It is on the phone, and is checked when a run is prepared.
-        return stored
-    return replace(stored, path=_unchanged_file(stored.name, stored.sha256, campaign))
-
-
-def _unchanged_file(name: str, sha256: str, campaign: Campaign) -> Path:
-    """Return the path of a campaign's file.
-
-    Raises UsageError when it is gone or has another content.
-    """
-    path = Path(campaign.terms.files.get(sha256, ""))
-    if not path.is_file():
-        raise UsageError(f"{name}: its file {path} is gone", hint="restore the file, then resume")
-    if sha256_of(path) != sha256:
-        raise UsageError(
-            f"{name}: {path} has another content now", hint="restore the old file, then resume"
-        )
-    return path
 
 
 def run_reader(

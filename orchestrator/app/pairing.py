@@ -19,13 +19,13 @@ from orchestrator.analysis.effect import threshold_for
 from orchestrator.analysis.measured import Measured
 from orchestrator.analysis.pairing import PairCount, first_invocations, pair_counts
 from orchestrator.app.attached import OpenedDevices, open_devices
+from orchestrator.app.inputs import inputs_of
 from orchestrator.app.measuring import MeasuredCampaign, measure
 from orchestrator.app.preparing import (
     Prepared,
-    Work,
+    Task,
     campaign_of,
     expansion_for,
-    inputs_for,
     nothing_to_measure,
     start,
     unchecked,
@@ -151,8 +151,7 @@ def prepare(workspace: Workspace, sides: Sides, opened: OpenedDevices | None = N
 
     Raises UsageError kinds.
     """
-    inputs = [inputs_for(plan) for plan in sides.plans]
-    models = {model.sha256: model for side_inputs in inputs for model in side_inputs.models}
+    inputs = [inputs_of(plan) for plan in sides.plans]
     if opened is None:
         opened = open_devices(workspace, sides.plan.devices)
     cases: list[dict[str, Case]] = []
@@ -160,7 +159,9 @@ def prepare(workspace: Workspace, sides: Sides, opened: OpenedDevices | None = N
     skipped: dict[SkippedCase, None] = {}
     for word, plan, side_inputs in zip(sides.words, sides.plans, inputs, strict=True):
         workspace.builds.check(plan, opened.facts, lacks_devices=opened.lacks_devices)
-        expansion, side_builds = expansion_for(workspace, plan, opened, side_inputs)
+        expansion, side_builds = expansion_for(
+            workspace, Task(plan=plan, inputs=side_inputs, opened=opened)
+        )
         builds |= {build.sha256: build for build in side_builds}
         skipped |= dict.fromkeys(expansion.skipped)
         cases.append({_shared_key(case, sides.kind): case for case in expansion.cases})
@@ -185,8 +186,20 @@ def prepare(workspace: Workspace, sides: Sides, opened: OpenedDevices | None = N
         most=sides.most,
     )
     cases_by_key = {case.case_key: case for pair in pairs for case in pair}
-    checks, is_wanted = unchecked(workspace, sides.plan, opened.facts, models.values())
-    work = Work(
+    # A phone without a pair isn't used.
+    serials = {case.serial for case in cases_by_key.values()}
+    task = Task(
+        plan=replace(sides.plan, text="---\n".join(plan.text for plan in sides.plans)),
+        inputs=inputs[0].with_others(inputs[1]),
+        opened=replace(
+            opened,
+            devices=tuple(item for item in opened.devices if item[1].serial in serials),
+        ),
+    )
+    checks, is_wanted = unchecked(workspace, task)
+    return campaign_of(
+        workspace,
+        task,
         invocations=(
             *first_invocations(pairing, cases_by_key, seed=sides.plan.seed),
             # The outputs of a new configuration are compared with the reference once, after its
@@ -194,19 +207,10 @@ def prepare(workspace: Workspace, sides: Sides, opened: OpenedDevices | None = N
             *output_checks(cases_by_key.values(), is_wanted),
         ),
         skipped=tuple(skipped),
-        models=list(models.values()),
         builds=list(builds.values()),
-        paths={
-            sha256: path for side_inputs in inputs for sha256, path in side_inputs.paths.items()
-        },
         checks=checks,
         pairing=pairing,
     )
-    both = replace(sides.plan, text="---\n".join(plan.text for plan in sides.plans))
-    # A phone without a pair isn't used.
-    serials = {case.serial for case in cases_by_key.values()}
-    used = tuple(item for item in opened.devices if item[1].serial in serials)
-    return campaign_of(workspace, both, replace(opened, devices=used), work)
 
 
 def pairing_of(campaign: Campaign) -> Pairing:

@@ -4,28 +4,25 @@ record.
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from datetime import timedelta
 from functools import cache, partial
-from pathlib import Path
 from typing import Final
 
 from orchestrator import __version__
 from orchestrator.analysis.case_result import OutputChecks
 from orchestrator.analysis.summary import autocorrelations
-from orchestrator.app.attached import OpenedDevices
+from orchestrator.app.attached import Needs, OpenedDevices, open_devices
+from orchestrator.app.inputs import Inputs, inputs_of, reference_model
 from orchestrator.app.workspace import Workspace
 from orchestrator.engine.flag_check import check_flags, learn_flags
-from orchestrator.errors import DeviceBusyError, DeviceError, PlanError, UsageError
-from orchestrator.files import sha256_of
+from orchestrator.errors import DeviceBusyError, DeviceError, UsageError
 from orchestrator.frozen import frozen
 from orchestrator.passes import pass_of
 from orchestrator.planning.expansion import (
     Expansion,
-    HostFiles,
     Stock,
     cut_to_time,
     expand,
@@ -88,24 +85,29 @@ REFERENCE_FROM_S = 600.0
 
 
 @frozen
-class Inputs:
-    """The models and files of a plan on this computer."""
+class Task:
+    """A plan with all that it is measured with: its models and files, and the opened devices."""
 
-    models: Sequence[Model]
-    #: The files of each flag value ``@path``.
-    named: Mapping[str, HostFiles]
+    plan: Plan
+    inputs: Inputs
+    opened: OpenedDevices
 
     @property
-    def paths(self) -> dict[str, str]:
-        """The paths of the files that flags name, by sha256."""
-        return {
-            sha256: str(path) for item in self.named.values() for sha256, path in item.paths.items()
-        }
+    def facts(self) -> list[DeviceFacts]:
+        """The facts of the devices."""
+        return self.opened.facts
 
 
-def inputs_for(plan: Plan) -> Inputs:
-    """Check every model of a plan and every file that its flags name; raises ModelError, PlanError."""
-    return Inputs(models=identify(plan), named=host_files(plan))
+def task_of(workspace: Workspace, plan: Plan, needs: Needs = Needs.EACH) -> Task:
+    """Return the task of a plan: its files are checked, its devices opened.
+
+    Raises ModelError, PlanError, UsageError, and as `open_devices`.
+    """
+    # Before phones are searched: a fault of the plan's files doesn't depend on phones.
+    inputs = inputs_of(plan)
+    opened = open_devices(workspace, plan.devices, needs)
+    workspace.builds.check(plan, opened.facts, lacks_devices=opened.lacks_devices, has_finer=True)
+    return Task(plan=plan, inputs=inputs, opened=opened)
 
 
 @frozen
@@ -119,34 +121,12 @@ class Prepared:
     opened: OpenedDevices
 
 
-def identify(plan: Plan) -> list[Model]:
-    """Check every model of a plan; raises ModelError for one that can't be used."""
-    from orchestrator.errors import ModelError
-    from orchestrator.models.inspect import identify_model
-
-    models = []
-    for entry in plan.models:
-        model = identify_model(entry.path, name=entry.name)
-        if entry.sha256 is not None and entry.sha256 != model.sha256:
-            raise ModelError(
-                f"{entry.path}: its sha256 is {model.sha256}, the plan requires {entry.sha256}",
-                hint="get the file that the plan means, or change the plan",
-            )
-        models.append(model)
-    return models
-
-
-def expansion_for(
-    workspace: Workspace,
-    plan: Plan,
-    opened: OpenedDevices,
-    inputs: Inputs,
-) -> tuple[Expansion, list[Build]]:
-    """Return the cases of a plan on these devices, and their builds.
+def expansion_for(workspace: Workspace, task: Task) -> tuple[Expansion, list[Build]]:
+    """Return the cases of a task, and their builds.
 
     Raises PlanError for flags that are wrong, ArtifactError for a named build that can't be used.
     """
-    facts = opened.facts
+    plan, inputs, facts = task.plan, task.inputs, task.facts
     if specs := [item.spec for item in workspace.builds.missing(plan, facts) if item.spec]:
         workspace.on_missing(specs)
     choices = workspace.builds.of(plan, facts)
@@ -160,7 +140,7 @@ def expansion_for(
     expansion = expand(plan, facts, inputs.models, stock)
     used = {case.build_sha256 for case in expansion.cases}
     builds |= {twin.sha256: twin for twin in twins.values() if twin.sha256 in used}
-    learn_flags(workspace.flag_book, workspace.lease, opened.devices, choices)
+    learn_flags(workspace.flag_book, workspace.lease, task.opened.devices, choices)
     checked = check_flags(
         expansion,
         delegates=plan.matrix.named or tuple(DelegateName),
@@ -170,23 +150,9 @@ def expansion_for(
     return checked, list(builds.values())
 
 
-def reference_model() -> Model:
-    """Return the model of the reference workload that came with this benchfarm."""
-    from orchestrator.models.inspect import identify_model, sample_models
-
-    return identify_model(sample_models()[0])
-
-
-def prepare(
-    workspace: Workspace,
-    plan: Plan,
-    opened: OpenedDevices,
-    inputs: Inputs,
-    *,
-    reference: Model | None = None,
-) -> Prepared:
-    """Return the campaign of a plan on these devices; ``reference`` is used instead of this
-    computer's own model of the reference workload.
+def prepare(workspace: Workspace, task: Task, reference: Model | None = None) -> Prepared:
+    """Return the campaign of a task; ``reference`` is used instead of this computer's own model of
+    the reference workload.
 
     Cases without time are among the campaign's skipped cases.
 
@@ -195,55 +161,54 @@ def prepare(
         PlanError: flags that are wrong.
         ArtifactError: a build that the plan names can't be used.
     """
-    expansion, builds, checks = planned(workspace, plan, opened, inputs)
+    expansion, builds, checks = planned(workspace, task)
     if not expansion.cases and OUT_OF_TIME not in {skip.reason_code for skip in expansion.skipped}:
         raise nothing_to_measure(expansion.skipped)
-    brackets, used = _reference_checks(workspace, plan, expansion, opened.facts, reference)
-    models = {model.sha256: model for model in (*used, *inputs.models)}
-    work = Work(
+    brackets: dict[Serial, Invocation] = {}
+    if wants_reference_check(task.plan, expansion):
+        reference = reference or reference_model()
+        brackets = _reference_checks(workspace, task, expansion, reference)
+    return campaign_of(
+        workspace,
+        task,
         invocations=tuple(
             invocation
             for serial, queue in expansion.invocations.items()
-            for invocation in (*brackets.get(serial, ()), *queue)
+            for invocation in (*filter(None, [brackets.get(serial)]), *queue)
         ),
         skipped=expansion.skipped,
-        models=list(models.values()),
         builds=builds,
-        paths=inputs.paths,
         checks=checks,
+        references=[reference] if brackets and reference is not None else (),
     )
-    return campaign_of(workspace, plan, opened, work)
 
 
-@frozen
-class Work:
-    """The first invocations of a campaign, with their models, builds and files."""
-
-    invocations: tuple[Invocation, ...]
-    skipped: tuple[SkippedCase, ...]
-    models: Sequence[Model]
-    builds: Sequence[Build]
-    #: The paths of the files that flags name, by sha256.
-    paths: Mapping[str, str]
-    #: The known output checks.
-    checks: Mapping[str, OutputCheck]
-    pairing: Pairing | None = None
-
-
-def campaign_of(workspace: Workspace, plan: Plan, opened: OpenedDevices, work: Work) -> Prepared:
-    """Return a campaign that begins now, with the terms of its plan."""
-    files = {**files_of(work.models, work.builds), **work.paths}
+def campaign_of(
+    workspace: Workspace,
+    task: Task,
+    *,
+    invocations: tuple[Invocation, ...],
+    skipped: tuple[SkippedCase, ...],
+    builds: Sequence[Build],
+    checks: Mapping[str, OutputCheck],
+    references: Sequence[Model] = (),
+    pairing: Pairing | None = None,
+) -> Prepared:
+    """Return a campaign that begins now, with the terms of its plan; ``checks`` are the known ones
+    of outputs, ``references`` the models of its reference workload.
+    """
+    plan = task.plan
+    models = list({model.sha256: model for model in (*references, *task.inputs.models)}.values())
+    terms = terms_of(plan, task.facts, files_of(models, builds) | task.inputs.paths)
     campaign = replace(
         new_campaign(workspace, plan.name),
         plan_text=plan.text,
         seed=plan.seed,
-        terms=replace(
-            terms_of(plan, opened.facts, files), output_checks=work.checks, pairing=work.pairing
-        ),
-        invocations=work.invocations,
-        skipped=work.skipped,
+        terms=replace(terms, output_checks=checks, pairing=pairing),
+        invocations=invocations,
+        skipped=skipped,
     )
-    return Prepared(campaign=campaign, models=work.models, builds=work.builds, opened=opened)
+    return Prepared(campaign=campaign, models=models, builds=builds, opened=task.opened)
 
 
 def nothing_to_measure(skipped: Iterable[SkippedCase]) -> UsageError:
@@ -256,18 +221,16 @@ def nothing_to_measure(skipped: Iterable[SkippedCase]) -> UsageError:
 
 
 def planned(
-    workspace: Workspace,
-    plan: Plan,
-    opened: OpenedDevices,
-    inputs: Inputs,
+    workspace: Workspace, task: Task
 ) -> tuple[Expansion, list[Build], dict[str, OutputCheck]]:
-    """Return a plan's cases on these devices in the time that it has, the builds for it, and the
-    known checks of outputs there.
+    """Return the cases of a task in the time that its plan has, the builds for it, and the known
+    checks of outputs on its devices.
 
-    Parameters and errors are those of `expansion_for`.
+    Errors are those of `expansion_for`.
     """
-    expansion, builds = expansion_for(workspace, plan, opened, inputs)
-    checks, is_wanted = unchecked(workspace, plan, opened.facts, inputs.models)
+    plan = task.plan
+    expansion, builds = expansion_for(workspace, task)
+    checks, is_wanted = unchecked(workspace, task)
     expansion = with_output_checks(expansion, is_wanted)
     cut = partial(
         cut_to_time,
@@ -286,15 +249,17 @@ def planned(
 
 
 def unchecked(
-    workspace: Workspace, plan: Plan, devices: Sequence[DeviceFacts], models: Iterable[Model]
+    workspace: Workspace, task: Task
 ) -> tuple[dict[str, OutputCheck], Callable[[Case], bool]]:
-    """Return the known output checks of these devices, and a predicate: whether a campaign of the
-    plan compares a case's outputs in addition to the plan's own passes.
+    """Return the known output checks of a task's devices, and a predicate: whether its campaign
+    compares a case's outputs in addition to the plan's own passes.
     """
-    checks = _stored_output_checks(workspace, devices)
-    if not _checks_outputs(workspace, plan):
+    checks = _stored_output_checks(workspace, task.facts)
+    if not _checks_outputs(workspace, task.plan):
         return checks, lambda _: False
-    reasons = {model.sha256: workspace.reference.reason_against(model) for model in models}
+    reasons = {
+        model.sha256: workspace.reference.reason_against(model) for model in task.inputs.models
+    }
     return checks, lambda case: case.outputs_key not in checks and not reasons[case.model_sha256]
 
 
@@ -341,25 +306,16 @@ def wants_reference_check(plan: Plan, expansion: Expansion) -> bool:
 
 
 def _reference_checks(
-    workspace: Workspace,
-    plan: Plan,
-    expansion: Expansion,
-    devices: Sequence[DeviceFacts],
-    reference: Model | None,
-) -> tuple[dict[Serial, tuple[Invocation, ...]], list[Model]]:
-    """Return the reference workload of each device that has work, with its model; none without
-    reference checks.
-    """
-    if not wants_reference_check(plan, expansion):
-        return {}, []
-    model = reference or reference_model()
-    builds = workspace.builds.of(plan, devices)
-    brackets: dict[Serial, tuple[Invocation, ...]] = {}
-    for facts in devices:
-        case = reference_case(plan, facts, model, builds)
-        if case is not None and expansion.invocations.get(facts.serial):
-            brackets[facts.serial] = (Invocation(case=case, run_pass=REFERENCE_PASS, number=0),)
-    return brackets, [model] if brackets else []
+    workspace: Workspace, task: Task, expansion: Expansion, model: Model
+) -> dict[Serial, Invocation]:
+    """Return the reference workload of each device that has work."""
+    builds = workspace.builds.of(task.plan, task.facts)
+    return {
+        facts.serial: Invocation(case=case, run_pass=REFERENCE_PASS, number=0)
+        for facts in task.facts
+        if (case := reference_case(task.plan, facts, model, builds)) is not None
+        and expansion.invocations.get(facts.serial)
+    }
 
 
 #: For this long a device's measured autocorrelation is carried over to new campaigns.
@@ -445,74 +401,3 @@ def start(workspace: Workspace, prepared: Prepared) -> Prepared:
         builds=prepared.builds,
     )
     return replace(prepared, campaign=campaign)
-
-
-#: The flag whose file names a library that it needs in its folder.
-_SETTINGS_FLAG: Final = "stable_delegate_settings_file"
-_LARGEST_SETTINGS_BYTES: Final = 1 << 20
-
-
-def host_files(plan: Plan) -> dict[str, HostFiles]:
-    """Return the host's files of each flag value ``@path`` of a plan.
-
-    Raises:
-        PlanError: a file can't be read, two of one case have the same name, or a stable delegate's
-            settings don't say which library they are for.
-    """
-    files: dict[str, HostFiles] = {}
-    for flags in plan.matrix.flags:
-        sha256s: dict[str, str] = {}
-        for flag, value in flags:
-            if not value.startswith("@") or len(value) == 1:
-                continue
-            if value not in files:
-                files[value] = _files_of(flag, Path(value[1:]))
-            for name, sha256 in files[value].files:
-                if sha256s.setdefault(name, sha256) != sha256:
-                    raise PlanError(
-                        f"flag {flag}: another file of these flags is called {name!r}, too",
-                        hint="rename one of them: both would lie in one folder of the phone",
-                    )
-    return files
-
-
-def _files_of(flag: str, path: Path) -> HostFiles:
-    paths = [path, *(_library_of(path) if flag == _SETTINGS_FLAG else [])]
-    try:
-        contents = {item: sha256_of(item) for item in paths}
-    except OSError as error:
-        raise PlanError(f"flag {flag}: {error.filename} can't be read: {error.strerror}") from error
-    return HostFiles(
-        name=path.name,
-        files=tuple((item.name, sha256) for item, sha256 in contents.items()),
-        paths={sha256: item for item, sha256 in contents.items()},
-    )
-
-
-def _library_of(settings: Path) -> list[Path]:
-    """Return the library that a stable delegate's settings name, when it lies beside them on this
-    computer.
-
-    The phone's loader finds a bare name in the folder where both are placed; an absolute path is
-    the phone's own.
-    """
-    where = f"flag {_SETTINGS_FLAG}: {settings}"
-    try:
-        with settings.open("rb") as file:
-            values = json.loads(file.read(_LARGEST_SETTINGS_BYTES))
-        library = values["stable_delegate_loader_settings"]["delegate_path"]
-    except OSError as error:
-        raise PlanError(f"{where} can't be read: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise PlanError(
-            f"{where} doesn't name a delegate's library",
-            hint='it needs {"stable_delegate_loader_settings": {"delegate_path": "libmine.so"}}',
-        ) from error
-    if str(library).startswith("/"):
-        return []
-    if "/" in str(library) or not settings.with_name(str(library)).is_file():
-        raise PlanError(
-            f"{where}: the library {str(library)!r} doesn't lie beside it",
-            hint="write its bare name and put it into the same folder, or write an absolute path on the phone",
-        )
-    return [settings.with_name(str(library))]

@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
 
-from orchestrator.app.measuring import MeasuredCampaign, measure, open_cases, reopen
+from orchestrator.app.attached import Needs, OpenedDevices, open_devices
+from orchestrator.app.measuring import MeasuredCampaign, measure
 from orchestrator.app.phones import restore_phones
+from orchestrator.app.preparing import Prepared
 from orchestrator.app.status import other_runners
 from orchestrator.app.stored import find_campaign
 from orchestrator.app.workspace import Workspace
 from orchestrator.engine.campaign import close_campaign
 from orchestrator.engine.device_campaign import why_not_restored
 from orchestrator.engine.events import Notice
+from orchestrator.engine.open_work import open_work_by_serial, slim
 from orchestrator.errors import DeviceBusyError, UsageError
-from orchestrator.passes import shown
+from orchestrator.files import sha256_of
+from orchestrator.passes import is_reference_run, pass_of, shown
 from orchestrator.ports import Observer
-from orchestrator.records.campaign import Campaign, Progress
-from orchestrator.records.case import CampaignId, Serial
+from orchestrator.programs import program
+from orchestrator.records.campaign import Campaign, CampaignStatus, Progress
+from orchestrator.records.case import Build, CampaignId, Case, Model, Serial
+from orchestrator.records.device import HOST_SERIAL
+from orchestrator.records.plan import DeviceSelection
 from orchestrator.settings import Settings
+
+_StoredT = TypeVar("_StoredT", Model, Build)
 
 
 def resume(workspace: Workspace, prefix: str = "") -> MeasuredCampaign | None:
@@ -180,3 +192,97 @@ def check_not_running(workspace: Workspace, campaigns: Sequence[Campaign]) -> No
         if (other := runners.get(campaign.campaign_id)) is not None:
             title = f"campaign {campaign.campaign_id} ({campaign.name})"
             raise UsageError(f"{title} is {other.reason}", hint=other.hint)
+
+
+def open_cases(workspace: Workspace, campaign: Campaign) -> list[Case]:
+    """Return the cases of a stored campaign's open runs, with the reference workload of their
+    devices; raises UsageError where one of its passes isn't installed.
+    """
+    for name in {item.run_pass for item in campaign.invocations}:
+        pass_of(name)
+    works = open_work_by_serial(
+        campaign,
+        map(slim, workspace.store.runs(campaign_ids=[campaign.campaign_id])),
+        workspace.tools,
+    )
+    cases = [item.case for work in works.values() for item in work.invocations]
+    busy = {case.serial for case in cases}
+    marks = (item.case for item in campaign.invocations if is_reference_run(item))
+    return [*cases, *(case for case in marks if case.serial in busy)]
+
+
+def reopen(
+    workspace: Workspace,
+    campaign: Campaign,
+    cases: Sequence[Case],
+    opened: OpenedDevices | None = None,
+) -> Prepared:
+    """Return a stored campaign prepared to run some of its cases, with status RUNNING.
+
+    The cases' devices are opened unless they are given.
+
+    Raises:
+        UsageError: a file has gone or changed.
+        NoDeviceError: none of the cases' devices can be used; it says why of each.
+    """
+    known_models, known_builds = workspace.store.models(), workspace.store.builds()
+    models = [
+        _with_file(known_models[sha256], campaign)
+        for sha256 in {case.model_sha256 for case in cases}
+    ]
+    on_host = {case.build_sha256 for case in cases if case.serial == HOST_SERIAL}
+    builds = [
+        _with_file(known_builds[sha256], campaign, is_on_host=sha256 in on_host)
+        for sha256 in {case.build_sha256 for case in cases}
+    ]
+    for name, sha256 in {file for case in cases for file in case.files}:
+        _unchanged_file(name, sha256, campaign)
+    if opened is None:
+        serials = {case.serial for case in cases}
+        selection = DeviceSelection(
+            serials=tuple(sorted(serials - {HOST_SERIAL})), host=HOST_SERIAL in serials
+        )
+        opened = (
+            open_devices(workspace, selection, Needs.ONE_OR_HOST) if serials else OpenedDevices()
+        )
+    workspace.store.set_status(campaign.campaign_id, CampaignStatus.RUNNING, None)
+    return Prepared(campaign=campaign, models=models, builds=builds, opened=opened)
+
+
+def _with_file(stored: _StoredT, campaign: Campaign, *, is_on_host: bool = False) -> _StoredT:
+    """Return a stored model or build with its file, which must be there and unchanged."""
+    if (
+        is_on_host
+        and isinstance(stored, Build)
+        and (find := program(stored.tool).installed) is not None
+    ):
+        installed = find(campaign.terms.files.get(stored.sha256, ""))
+        if installed.sha256 != stored.sha256:
+            raise UsageError(
+                f"{stored.name} isn't installed any more, but {installed.name}",
+                hint="install it again",
+            )
+        return replace(stored, path=installed.path)
+    if (
+        isinstance(stored, Build)
+        and program(stored.tool).on_device is not None
+        and stored.sha256 not in campaign.terms.files
+    ):
+        # It is on the phone, and is checked when a run is prepared.
+        return stored
+    return replace(stored, path=_unchanged_file(stored.name, stored.sha256, campaign))
+
+
+def _unchanged_file(name: str, sha256: str, campaign: Campaign) -> Path:
+    """Return the path of a campaign's file.
+
+    Raises UsageError when it is gone or has another content.
+    """
+    path = Path(campaign.terms.files.get(sha256, ""))
+    if not path.is_file():
+        raise UsageError(f"{name}: its file {path} is gone", hint="restore the file, then resume")
+    if sha256_of(path) != sha256:
+        raise UsageError(
+            f"{name}: {path} has another content now", hint="restore the old file, then resume"
+        )
+    return path

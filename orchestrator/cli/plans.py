@@ -34,8 +34,7 @@ def show(
 
     Example: benchfarm plan show plan.yaml
     """
-    from orchestrator.app.attached import open_devices
-    from orchestrator.app.preparing import inputs_for, planned
+    from orchestrator.app.preparing import planned, task_of
     from orchestrator.app.workspace import Workspace
     from orchestrator.config.plan import load_plan
     from orchestrator.tables.labels import unique_labels
@@ -43,14 +42,12 @@ def show(
     # Nothing is measured or stored. A new program is put on a device and asked for its flags. A
     # program that isn't on this computer is listed as missing, and still planned with.
     plan = load_plan(path, home=settings.data_folder)
-    inputs = inputs_for(plan)
     with Workspace(settings, makes_store=False, needs_store=False) as workspace:
-        opened = open_devices(workspace, plan.devices)
-        builds = workspace.builds
-        builds.check(plan, opened.facts, lacks_devices=opened.lacks_devices, has_finer=True)
-        missing = builds.missing(plan, opened.facts)
-        builds.assume(missing)
-        expansion, _, _ = planned(workspace, plan, opened, inputs)
+        task = task_of(workspace, plan)
+        missing = workspace.builds.missing(plan, task.facts)
+        workspace.builds.assume(missing)
+        expansion, _, _ = planned(workspace, task)
+    opened = task.opened
     chosen, unused, shortage = opened.facts, _not_chosen(opened), opened.choice.lacking
     titles = unique_labels({str(facts.serial): facts.title for facts in chosen})
     counts = Counter(

@@ -13,10 +13,11 @@ from typing import Final
 
 from orchestrator.app import time_limits
 from orchestrator.app.attached import open_devices
-from orchestrator.app.measuring import measure, open_cases, reopen
+from orchestrator.app.inputs import Inputs, identify
+from orchestrator.app.measuring import measure
 from orchestrator.app.phones import restore_phones
-from orchestrator.app.preparing import Inputs, Prepared, identify, prepare, start
-from orchestrator.app.resuming import close_cancelled
+from orchestrator.app.preparing import Prepared, Task, prepare, start
+from orchestrator.app.resuming import close_cancelled, open_cases, reopen
 from orchestrator.errors import (
     ArtifactError,
     BenchfarmError,
@@ -162,7 +163,7 @@ class Jobs:
             reference = identify_model(self._fetch(manifest.reference))
         inputs = Inputs(models=identify(plan), named=flag_files)
         campaign = workspace.store.campaign(job.campaign_id)
-        prepared = prepare(workspace, plan, opened, inputs, reference=reference)
+        prepared = prepare(workspace, Task(plan=plan, inputs=inputs, opened=opened), reference)
         if campaign is None:
             new_campaign = replace(prepared.campaign, campaign_id=job.campaign_id, host=self.host)
             opened_campaign = start(workspace, replace(prepared, campaign=new_campaign))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from orchestrator.app.preparing import host_files, identify, reference_model
+from orchestrator.app.inputs import host_files, identify, reference_model
 from orchestrator.app.resuming import close_cancelled
 from orchestrator.config.plan import load_plan
 from orchestrator.errors import NotFoundError, PlanError, UsageError
