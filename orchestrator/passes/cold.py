@@ -181,7 +181,7 @@ PASS = PassSpec(
         }
     ),
     numbers=_numbers,
-    needs=lambda program: (
+    needs=lambda program, terms: (
         "doesn't start a process for each case, so no start is cold"
         if program.name.is_session
         else ""

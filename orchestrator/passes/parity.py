@@ -22,6 +22,7 @@ from orchestrator.passes.specification import (
 from orchestrator.ports import InvocationRequest
 from orchestrator.programs import program
 from orchestrator.records.case import Case, Pass
+from orchestrator.records.plan import PlanTerms
 from orchestrator.records.run import RawOutput, RunRecord, ToolReport
 from orchestrator.records.verdict import (
     BASIS_FILE,
@@ -371,7 +372,7 @@ OWN_INPUTS: Final = frozenset(
 def can_be_checked(case: Case) -> bool:
     """Whether a case's program writes outputs, and its kernels aren't the reference's."""
     return (
-        not PASS.unsupported_reason(program(case.tool))
+        not PASS.unsupported_reason(program(case.tool), PlanTerms())
         and not DELEGATES[case.delegate].is_builtin
         and not OWN_INPUTS.intersection(name for name, _ in case.flags)
     )
@@ -409,7 +410,7 @@ PASS = PassSpec(
     files={_FAMILY: {**INFO_FILES[_FAMILY], "output_filepath": OUTPUTS_FILE}},
     last_flags=_input_flags,
     compares_outputs=True,
-    needs=lambda program: (
+    needs=lambda program, terms: (
         "" if program.is_benchmark_model else "writes no outputs that could be compared"
     ),
     read=lambda tool, report, raw, case: with_parity(report, raw, case),

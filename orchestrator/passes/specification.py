@@ -129,7 +129,7 @@ def plainly(services: PassServices) -> RunProgram:
     return _run
 
 
-def executable(program: Program) -> str:
+def executable(program: Program, terms: PlanTerms) -> str:
     """Return why a program isn't an executable, or an empty text."""
     return "is an app, no executable" if program.name.is_app else ""
 
@@ -205,7 +205,7 @@ class PassSpec:
     #: The numbers of a case's invocations, at least one; mostly ``range(rounds(plan, n))``.
     numbers: Callable[[Plan, Case, Program], Sequence[int]] = lambda plan, case, program: (0,)
     #: Returns what a program lacks for it beside flags, as text after the program's name.
-    needs: Callable[[Program], str] = lambda program: ""
+    needs: Callable[[Program, PlanTerms], str] = lambda program, terms: ""
     #: The number of a case's invocations per turn: A B, B A ... spreads drift. None: case by case.
     turn: Callable[[PlanTerms], int] | None = None
     #: Whether declared programs can be run in it, which report only their time.
@@ -260,7 +260,7 @@ class PassSpec:
         """Whether only its flags distinguish its runs from ordinary ones."""
         return any(flags.keys() - OMITTABLE_FLAGS for flags in self.flags.values())
 
-    def unsupported_reason(self, program: Program) -> str:
+    def unsupported_reason(self, program: Program, terms: PlanTerms) -> str:
         """Return why a program can't be run in it, as text after the program's name; empty where it
         can.
         """
@@ -268,7 +268,7 @@ class PassSpec:
             return "is declared: only its time is known"
         if self._relies_on_flags and program.family not in self.flags:
             return "has no flags for it"
-        return self.needs(program)
+        return self.needs(program, terms)
 
     @property
     def is_in_plans(self) -> bool:

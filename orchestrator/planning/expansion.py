@@ -65,20 +65,20 @@ def keep_shared_order(cases: Sequence[Case], order: Iterable[Case]) -> list[Case
     return ordered
 
 
-def _pass_misfit(pass_spec: PassSpec, case: Case, kind: DeviceKind) -> str:
+def _pass_misfit(plan: Plan, pass_spec: PassSpec, case: Case, kind: DeviceKind) -> str:
     """Return why a pass can't run a case on a kind of device, as text after the program's name;
     empty where it can.
     """
     if kind not in pass_spec.kinds:
         return f"can't be run in it on {kind.noun}"
-    return pass_spec.unsupported_reason(program(case.tool))
+    return pass_spec.unsupported_reason(program(case.tool), plan)
 
 
 def _extra_invocations(
     plan: Plan, pass_spec: PassSpec, cases: Sequence[Case], kind: DeviceKind
 ) -> Iterator[Invocation]:
     """Yield the invocations of a pass other than timing, case by case or in turns."""
-    suitable = [case for case in cases if not _pass_misfit(pass_spec, case, kind)]
+    suitable = [case for case in cases if not _pass_misfit(plan, pass_spec, case, kind)]
     numbers = {
         case.case_key: pass_spec.numbers(plan, case, program(case.tool)) for case in suitable
     }
@@ -281,7 +281,7 @@ def _model_cases(
 def _pass_skips(plan: Plan, cases: Iterable[Case], kind: DeviceKind) -> Iterator[SkippedCase]:
     """Yield the cases that passes of the plan can't run, once per case and reason."""
     for case in cases:
-        reasons = {name: _pass_misfit(pass_of(name), case, kind) for name in plan.passes}
+        reasons = {name: _pass_misfit(plan, pass_of(name), case, kind) for name in plan.passes}
         for reason, names in grouped(plan.passes, reasons.__getitem__).items():
             if reason:
                 skip_text = f"pass {', '.join(names)}: '{case.tool}' {reason}"

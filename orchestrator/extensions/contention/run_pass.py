@@ -14,7 +14,6 @@ from typing import Final
 
 from orchestrator.analysis.effect import Mean, ratio_of
 from orchestrator.delegates import DELEGATES
-from orchestrator.errors import UsageError
 from orchestrator.frozen import frozen
 from orchestrator.passes.specification import (
     PassServices,
@@ -24,7 +23,7 @@ from orchestrator.passes.specification import (
     rounds,
 )
 from orchestrator.ports import Device, InvocationRequest, Tool
-from orchestrator.programs import Program, program
+from orchestrator.programs import Program
 from orchestrator.programs.running import benchmark_flags, environment, format_flags
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.case import LOAD_DIED, LOAD_FILE, NO_LOAD, Case, Load, Pass, load_of
@@ -58,7 +57,7 @@ def run_loaded(
 ) -> RawOutput:
     """Run one invocation beside its load.
 
-    Raises DeviceError kinds, UsageError for a program that can't load the GPU.
+    Raises DeviceError kinds.
     """
     load = Load() if request.variant == NO_LOAD else load_of(request.variant)
     other = _gpu_loop(request) if load.gpu else ""
@@ -78,10 +77,6 @@ def run_loaded(
 
 def _gpu_loop(request: InvocationRequest) -> str:
     """Return the command line of the same program with the same model on the GPU, without an end."""
-    if not program(request.case.tool).is_benchmark_model:
-        raise UsageError(
-            f"{request.case.tool} has no loop on the GPU; take the load gpu=1 out of 'contention'"
-        )
     gpu = next(name for name, delegate in DELEGATES.items() if delegate.is_on_gpu)
     case = replace(
         request.case,
@@ -160,6 +155,12 @@ def _proof(lines: list[str]) -> tuple[str, float]:
 
 def _runner(services: PassServices) -> RunProgram:
     return run_loaded
+
+
+def _needs(program: Program, terms: PlanTerms) -> str:
+    if not program.is_benchmark_model and any(load_of(load).gpu for load in terms.contention):
+        return "has no loop on the GPU; take the load gpu=1 out of 'contention'"
+    return executable(program, terms)
 
 
 def _numbers(plan: Plan, case: Case, program: Program) -> range:
@@ -271,7 +272,7 @@ PASS = PassSpec(
     guide="in-use",
     runner=_runner,
     kinds=frozenset({DeviceKind.ANDROID}),
-    needs=executable,
+    needs=_needs,
     numbers=_numbers,
     turn=lambda terms: 1 + len(terms.contention),
     variant=load_text,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -9,9 +10,10 @@ import pytest
 from orchestrator.extensions.contention.run_pass import PASS, with_load
 from orchestrator.programs.native import NativeTool
 from orchestrator.records.case import DelegateName, Load, ToolName, load_of
-from orchestrator.records.plan import PlanTerms
+from orchestrator.records.plan import Matrix, PlanTerms
 from orchestrator.records.run import Attachment, RawOutput, ToolReport
 from tests.samples import sample_lab
+from tests.unit.test_planning import NATIVE, PHONE, expanded, plan
 
 CASE = sample_lab.case(tool=ToolName.NATIVE, delegate=DelegateName.CPU)
 
@@ -86,3 +88,14 @@ def test_loads_as_people_write_them() -> None:
     terms = PlanTerms(contention=("cpu=1", "memory=1"))
     numbers = [PASS.variant(number, terms) for number in range(4)]
     assert numbers == ["none", "cpu=1", "memory=1", "none"]
+
+
+@pytest.mark.parametrize(("load", "is_run"), [("cpu=2", True), ("cpu=2+gpu=1", False)])
+def test_a_program_without_a_loop_on_the_gpu_is_skipped_before_anything_runs(
+    load: str, is_run: bool
+) -> None:
+    tool = ToolName.LITERT_NATIVE
+    asked = plan(matrix=Matrix(tools=(tool,)), passes=(PASS.name,), contention=(load,))
+    expansion = expanded(asked, PHONE, replace(NATIVE, tool=tool))
+    assert bool(expansion.cases) is is_run
+    assert is_run or "'litert-native' has no loop on the GPU" in expansion.skipped[-1].reason
