@@ -26,6 +26,7 @@ from orchestrator.records.plan import DeviceSelection, Matrix, Plan
 from orchestrator.settings import Settings
 
 if TYPE_CHECKING:
+    from orchestrator.artifacts.archive import Release
     from orchestrator.artifacts.fetch import Fetched, Progress
 
 
@@ -56,21 +57,29 @@ def fetch_builds(
     return fetched, problems
 
 
-def add_build(workspace: Workspace, request: AddRequest) -> Build:
-    """Validate a program and its libraries and add them to the cache.
+def add_build(workspace: Workspace, request: AddRequest) -> tuple[Build, Release | None]:
+    """Validate a program and its libraries and add them to the cache; return the build, and the
+    release of its name that was in use before, when that is another one.
 
     Raises ArtifactError for any other file.
     """
     tool = tool_by_name(request.tool) if request.tool else None
     if tool is None or not tool.is_declared:
         check_shows_benchmark(request.file)
-    return workspace.library.add(
+    library = workspace.library
+    earlier = library.archive.all()
+    build = library.add(
         request.file,
         name=request.name,
         libraries=request.libraries,
         release=request.release,
         tool=tool,
     )
+    new = library.archive.releases(build.name)[-1]
+    # Of one name the release in use is the last.
+    replaced = [item for item in earlier if item.name == new.name and {*item.abis} & {*new.abis}]
+    is_other = bool(replaced) and replaced[-1].release_id != new.release_id
+    return build, replaced[-1] if is_other else None
 
 
 def _chosen(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -55,10 +55,13 @@ class MissingProgram:
 class BuildChoice:
     """Chooses the builds that devices are measured with."""
 
-    def __init__(self, library: BuildLibrary, fakes: Path) -> None:
-        """``fakes`` is the folder for the programs that virtual phones run."""
+    def __init__(self, library: BuildLibrary, fakes: Path, hint: Callable[[str], None]) -> None:
+        """``fakes`` is the folder for the programs that virtual phones run; ``hint`` gets texts for
+        people.
+        """
         self._library = library
         self._fakes = fakes
+        self._hint = hint
         #: Programs of a job, used before this computer's own: by tool, and by the sha256 of the
         #: program that they replace.
         self._brought: dict[ToolName, Build] = {}
@@ -199,13 +202,19 @@ class BuildChoice:
         has_finer: bool = False,
         is_shared: bool = False,
     ) -> None:
-        """Raise UsageError for each build of a program that none of a plan's devices runs.
+        """Raise UsageError for each build of a program that none of a plan's devices runs; hint at
+        a name that may mean a kept build or a file.
 
         With ``lacks_devices`` it may be the missing one's; a plan that ``is_shared`` by many hosts
         needs one build of its programs only. With ``has_finer`` it may also be for a finer program,
         which measures models that are too fast for the others; raises ArtifactError where it isn't
         there.
         """
+        for name in dict.fromkeys(plan.builds.values()):
+            if "/" not in name and Path(name).is_file() and self._library.named(name):
+                self._hint(
+                    f"{name} is the build that is kept under this name; ./{name} is the file here"
+                )
         kinds = {facts.kind for facts in devices}
         if lacks_devices or (plan.devices.host and not plan.devices.serials):
             kinds |= {item.usual_on for item in programs() if item.usual_on is not None}

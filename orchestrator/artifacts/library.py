@@ -241,7 +241,7 @@ class BuildLibrary:
     def has(self, tool: ToolName, facts: DeviceFacts, build_name: str = "") -> bool:
         """Whether a program for a tool, of this build name unless empty, is kept for a device."""
         names = [abi_name(abi, facts.kind) for abi in facts.abis]
-        releases = self._matching_releases(build_name) if build_name else self._newest_first()
+        releases = self.named(build_name) if build_name else self._newest_first()
         return any(
             release.tool is tool and not release.is_virtual and fits(release.built_for, name)
             for release in releases
@@ -284,7 +284,7 @@ class BuildLibrary:
             return self._from_path(Path(name_or_path).expanduser(), tool, build_abi)
         if "@" in name_or_path:
             self.find_release(name_or_path)  # refuses digits that several programs have
-        candidates = self._matching_releases(name_or_path) if name_or_path else self._default(tool)
+        candidates = self.named(name_or_path) if name_or_path else self._default(tool)
         fitting = [
             release
             for release in candidates
@@ -411,7 +411,8 @@ class BuildLibrary:
             r for r in real if r.name not in declared
         ]
 
-    def _matching_releases(self, name: str) -> Sequence[Release]:
+    def named(self, name: str) -> Sequence[Release]:
+        """Return the releases that a name, a sha256 or ``NAME@DIGITS`` means, the best first."""
         if "@" in name:
             return self._releases_at(name)
         releases = self._newest_first()

@@ -29,6 +29,8 @@ _PROGRAM_PROBLEM: Final = ArtifactError.exit_code
 #: The state of a build that is used only when a plan names it, instead of "in use".
 _FAKE: Final = "only for virtual phones, by name"
 _WIDTH: Final = 100
+#: A line below a build that took the place of another one.
+_SWITCH: Final = "  the other one is kept: 'benchfarm build use {}' switches back to it"
 #: Which builds have a flag, other than "with the delegate ...".
 _BUILDS: Final[Mapping[str, str]] = {
     "all": "all",
@@ -171,8 +173,14 @@ def add(settings: Settings, request: AddRequest) -> CommandResult:
     from orchestrator.app.workspace import Workspace
 
     with Workspace(settings) as workspace:
-        build = add_build(workspace, request)
-    return CommandResult(text="\n".join(_build_lines(build)), data=build)
+        build, replaced = add_build(workspace, request)
+    lines = _build_lines(build)
+    if replaced is not None:
+        lines += [
+            f"  {build.name} was {_titled(replaced)}",
+            one_line(_SWITCH.format(replaced.address)),
+        ]
+    return CommandResult(text="\n".join(lines), data=build)
 
 
 @command("build use")
@@ -210,7 +218,7 @@ def _fetched_lines(result: Fetched) -> list[str]:
     if result.previous is not None:
         lines = [
             f"{head}CHANGED: {release} is in use, was {_titled(result.previous)}",
-            f"  the other one is kept: 'benchfarm build use {result.previous.address}' switches back to it",
+            _SWITCH.format(result.previous.address),
         ]
     else:
         lines = [

@@ -186,3 +186,23 @@ def test_a_build_that_no_device_would_run_is_refused(cli: Cli) -> None:
     for where in ("-s host", "-s host --with-host"):
         done = cli(f"bench -n 2 {where} --build nowhere", MODEL).ended_with(4)
         assert "no build 'nowhere' for linux-" in done.said
+
+
+def test_a_build_that_takes_the_place_of_another_of_its_name_says_so(
+    cli: Cli, tmp_path: Path
+) -> None:
+    for version in ("1", "2"):
+        (tmp_path / version).write_bytes(program(version))
+
+    def added(version: str) -> str:
+        return cli("build add --name mine", tmp_path / version).ok().stdout
+
+    assert "switches back" not in added("1")
+    (first,) = [item for item in cli("build list --json").ok().json if item["name"] == "mine"]
+    address = f"mine@{first['release_id']}"
+    assert f"'benchfarm build use {address}' switches back to it" in added("2")
+    # Nothing changes where it is in use already.
+    assert "switches back" not in added("2")
+    cli("build use", address).ok()
+    assert "switches back" not in added("1")
+    assert "switches back" in added("2")
