@@ -70,6 +70,8 @@ class MeasuredCampaign:
     #: replaces.
     coarser: tuple[Campaign, ...] = ()
     replaced_runs: int = 0
+    #: The open campaigns that can't be resumed in its place, with the reason.
+    passed_over: tuple[str, ...] = ()
 
     @property
     def campaign(self) -> Campaign:
@@ -154,6 +156,8 @@ class MeasuredCampaign:
                 self.missing,
                 self.nothing_clean,
                 self.has_wrong_outputs,
+                self.passed_over,
+                self.workspace.store.is_lost,
             ]
         )
 
@@ -167,7 +171,15 @@ class MeasuredCampaign:
         their comparison says it.
         """
         campaign, result = self.campaign, self.result
-        problems = [time_limits.told(self.cut), *_skip_lines(campaign)]
+        store = self.workspace.store
+        problems = [
+            f"{store.name} was deleted or replaced meanwhile: these runs aren't in it"
+            if store.is_lost
+            else "",
+            *self.passed_over,
+            time_limits.told(self.cut),
+            *_skip_lines(campaign),
+        ]
         problems += [f"{serial}: {reason}" for serial, reason in result.lost.items()]
         problems += [self.opened.choice.lacking]
         problems += [f"{serial}: not measured: {why}" for serial, why in self.missing.items()]

@@ -11,14 +11,14 @@ from orchestrator.app.attached import Needs, OpenedDevices, open_devices
 from orchestrator.app.measuring import MeasuredCampaign, measure
 from orchestrator.app.phones import restore_phones
 from orchestrator.app.preparing import Prepared
-from orchestrator.app.status import other_runners
+from orchestrator.app.status import OtherRunner, other_runners
 from orchestrator.app.stored import find_campaign
 from orchestrator.app.workspace import Workspace
 from orchestrator.engine.campaign import close_campaign
 from orchestrator.engine.device_campaign import why_not_restored
 from orchestrator.engine.events import Notice
 from orchestrator.engine.open_work import open_work_by_serial, slim
-from orchestrator.errors import DeviceBusyError, UsageError
+from orchestrator.errors import BenchfarmError, DeviceBusyError, UsageError
 from orchestrator.files import sha256_of
 from orchestrator.passes import is_reference_run, pass_of, shown
 from orchestrator.ports import Observer
@@ -40,10 +40,12 @@ def resume(workspace: Workspace, prefix: str = "") -> MeasuredCampaign | None:
     Raises UsageError when the named campaign isn't open, when other computers or workers run all
     open ones, when a process measures it now, or when its files are missing.
     """
-    campaign = (
-        find_campaign(workspace.store, prefix, only_open=True) if prefix else _chosen(workspace)
-    )
-    if campaign is None:
+    passed_over: tuple[str, ...] = ()
+    if prefix:
+        campaign = find_campaign(workspace.store, prefix, only_open=True)
+    elif listed := workspace.store.campaigns(only_open=True):
+        campaign, passed_over = _chosen(workspace, listed)
+    else:
         return None
     workspace.hold_campaign(campaign.campaign_id, campaign.name)
     cases = open_cases(workspace, campaign)
@@ -51,7 +53,8 @@ def resume(workspace: Workspace, prefix: str = "") -> MeasuredCampaign | None:
         workspace,
         {item.case.serial for item in campaign.invocations} - {case.serial for case in cases},
     )
-    return measure(workspace, reopen(workspace, campaign, cases))
+    measured = measure(workspace, reopen(workspace, campaign, cases))
+    return replace(measured, passed_over=passed_over)
 
 
 def restore_changed(workspace: Workspace, serials: Collection[Serial]) -> None:
@@ -70,31 +73,31 @@ def restore_changed(workspace: Workspace, serials: Collection[Serial]) -> None:
             )
 
 
-def _chosen(workspace: Workspace) -> Campaign | None:
+def _chosen(workspace: Workspace, listed: Sequence[Campaign]) -> tuple[Campaign, tuple[str, ...]]:
     """Return the open campaign to resume by default: the newest of a plan that has runs, else the
-    newest of a plan; None when none is open.
+    newest of a plan; and those that lack a pass here, with the reason.
 
     A trace is resumed only by name: its user was waiting for it. Raises UsageError when others run
     all other open campaigns.
     """
-    listed = workspace.store.campaigns(only_open=True)
-    if not listed:
-        return None
     # A campaign that a job left open on another computer is resumed only by name.
     runners = other_runners(workspace, listed, trusts_jobs=False)
     free, reasons, by_name = list[Campaign](), list[str](), list[str]()
+    passed_over: list[str] = []
     for item in listed:
         identity = item.campaign_id
-        if holder := workspace.campaigns.live_holder(identity):
-            reasons.append(f"{identity} is run by {holder}")
-        elif (other := runners.get(identity)) is not None:
-            reasons.append(f"{identity} is {other.reason}")
-            by_name += [f"{identity} ({other.reason})"] if other.may_be_gone else []
-        elif kind := _special_kind(_read_campaign(workspace, identity)):
-            reasons.append(f"{identity} is {kind}")
-            by_name.append(f"{identity} ({kind})")
-        else:
-            free.append(item)
+        reason, is_by_name = _reason_against(workspace, identity, runners.get(identity))
+        if not reason:
+            try:
+                check_passes(_read_campaign(workspace, identity))
+                free.append(item)
+            except BenchfarmError as error:
+                reason = f"not resumable here: {error}"
+                passed_over.append(f"{identity} ({item.name}) isn't resumed: {error}")
+        reasons += [f"{identity} is {reason}"] if reason else []
+        by_name += [f"{identity} ({reason})"] if is_by_name else []
+    for text in passed_over:
+        workspace.observer.on_event(Notice(event="resume", text=text, level="warning"))
     if not free:
         raise UsageError(
             f"no campaign in {workspace.store.name} can be resumed here: {'; '.join(reasons)}",
@@ -118,7 +121,27 @@ def _chosen(workspace: Workspace) -> Campaign | None:
         text += f"; 'benchfarm run --resume ID' resumes another one: {', '.join(further)}"
     keys = {"campaign_id": chosen.campaign_id, "campaign": chosen.name}
     workspace.observer.on_event(Notice(event="campaign-resumed", text=text, keys=keys))
-    return _read_campaign(workspace, chosen.campaign_id)
+    return _read_campaign(workspace, chosen.campaign_id), tuple(passed_over)
+
+
+def _reason_against(
+    workspace: Workspace, campaign_id: CampaignId, other: OtherRunner | None
+) -> tuple[str, bool]:
+    """Return why a campaign isn't resumed unless it is named, and whether it is resumed then; an
+    empty reason for one that is free.
+    """
+    if holder := workspace.campaigns.live_holder(campaign_id):
+        return f"run by {holder}", False
+    if other is not None:
+        return other.reason, other.may_be_gone
+    kind = _special_kind(_read_campaign(workspace, campaign_id))
+    return kind, bool(kind)
+
+
+def check_passes(campaign: Campaign) -> None:
+    """Raise UsageError or PluginError where one of a campaign's passes isn't installed."""
+    for name in {item.run_pass for item in campaign.invocations}:
+        pass_of(name)
 
 
 def _read_campaign(workspace: Workspace, campaign_id: CampaignId) -> Campaign:
@@ -198,8 +221,7 @@ def open_cases(workspace: Workspace, campaign: Campaign) -> list[Case]:
     """Return the cases of a stored campaign's open runs, with the reference workload of their
     devices; raises UsageError where one of its passes isn't installed.
     """
-    for name in {item.run_pass for item in campaign.invocations}:
-        pass_of(name)
+    check_passes(campaign)
     works = open_work_by_serial(
         campaign,
         map(slim, workspace.store.runs(campaign_ids=[campaign.campaign_id])),

@@ -317,7 +317,13 @@ class Workspace:
     @cached_property
     def builds(self) -> BuildChoice:
         """Which builds devices are measured with."""
-        return BuildChoice(self.library, self.settings.cache_folder / "fake-binaries")
+        from orchestrator.engine.events import Notice
+
+        return BuildChoice(
+            self.library,
+            self.settings.cache_folder / "fake-binaries",
+            hint=lambda text: self.observer.on_event(Notice(event="hint", text=text)),
+        )
 
     @cached_property
     def push_slots(self) -> PushSlots:

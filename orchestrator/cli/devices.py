@@ -32,6 +32,7 @@ from orchestrator.tables.table import EVERYWHERE, Column, Form, Kind, Table, fie
 
 if TYPE_CHECKING:
     from orchestrator.app.doctor import Finding
+    from orchestrator.app.measuring import MeasuredCampaign
     from orchestrator.app.workspace import Workspace
     from orchestrator.ports import Device, PhoneCheck
 
@@ -313,7 +314,8 @@ def check(
     from orchestrator.app.phones import check_phones
     from orchestrator.ports import CheckResult
 
-    results, texts, problems, failed, exit_code = [], [], list[str](), False, 0
+    results, texts, failed = [], [], False
+    measured: Sequence[MeasuredCampaign] = ()
     serials = options.serials
     if not sides.sessions:
         refuse(context, {"model", "delegate", "runs", "wait"}, "without --sessions")
@@ -322,7 +324,6 @@ def check(
             measured = resolution.measure_equal_sides(
                 workspace, sides.plan(serials), sessions=sides.sessions
             )
-            problems, exit_code = resolution.problems_of(measured), exit_code_of(measured)
         for device, facts, checks, path in check_phones(workspace, serials, options.out):
             content = to_json(_report(device, facts, checks)) + "\n"
             write_file(path, content, makes_folder=options.out is None)
@@ -344,6 +345,8 @@ def check(
             ] or [
                 f"its smallest visible change isn't known: benchfarm device check --sessions 4 -s {facts.serial}"
             ]
+        # Last: the store may be deleted during the checks.
+        problems, exit_code = resolution.problems_of(measured), exit_code_of(measured)
     return CommandResult(
         text="\n\n".join([*texts, *problems]),
         data={"phones": results, "problems": problems},

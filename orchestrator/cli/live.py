@@ -536,38 +536,33 @@ def reporting_workspace(
     from orchestrator.app.workspace import Workspace
 
     observer = observer_for_stderr(settings.log_format)
-    workspace = Workspace(settings, makes_store=makes_store, observer=observer)
-    try:
-        with workspace:
-            workspace.on_missing = _download_offer(workspace)
-            workspace.wait = waiting(wait)
-            try:
-                yield workspace
-            except (StoreError, HostStorageError) as error:
-                if error.campaign_id:
-                    then = f"resume it then: benchfarm run --resume {error.campaign_id}"
-                    error.hint = "; ".join(filter(None, (error.hint, then)))
+    with Workspace(settings, makes_store=makes_store, observer=observer) as workspace:
+        workspace.on_missing = _download_offer(workspace)
+        workspace.wait = waiting(wait)
+        try:
+            yield workspace
+        except (StoreError, HostStorageError) as error:
+            if error.campaign_id:
+                then = f"resume it then: benchfarm run --resume {error.campaign_id}"
+                error.hint = "; ".join(filter(None, (error.hint, then)))
+            raise
+        except (InterruptedByUserError, KeyboardInterrupt) as error:
+            # Ctrl-C may be pressed several times.
+            ignore_stop_signals()
+            if not workspace.measured:
                 raise
-            except (InterruptedByUserError, KeyboardInterrupt) as error:
-                # Ctrl-C may be pressed several times.
-                ignore_stop_signals()
-                if not workspace.measured:
-                    raise
-                from orchestrator.app.measuring import CampaignInterruptedError, interrupted
+            from orchestrator.app.measuring import CampaignInterruptedError, interrupted
 
-                stop = error
-                if not isinstance(stop, CampaignInterruptedError):
-                    stop = interrupted(workspace)
-                if settings.log_format == "text":
-                    _print_measured(workspace, stop.campaign)
-                raise stop from None
-    except KeyboardInterrupt:
-        # Ctrl-C during closing.
-        campaign_id = workspace.measured
-        hint = f"'benchfarm report {campaign_id}' shows what was measured" if campaign_id else ""
-        end = InterruptedByUserError(hint=hint)
-        end.campaign_id = campaign_id
-        raise end from None
+            stop = error
+            if not isinstance(stop, CampaignInterruptedError):
+                stop = interrupted(workspace)
+            if settings.log_format == "text":
+                _print_measured(workspace, stop.campaign)
+            raise stop from None
+        finally:
+            if workspace.measured:
+                # The work is done, and is told once all is closed.
+                ignore_stop_signals()
 
 
 def _print_measured(workspace: Workspace, campaign: Campaign) -> None:

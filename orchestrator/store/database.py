@@ -89,8 +89,7 @@ class Database:
                     if self.path is None
                     else "BEGIN IMMEDIATE"
                 )
-                # SQLite would continue in the deleted file.
-                if _file_at(self.path) != self._file:
+                if self.is_lost:
                     raise StoreError(
                         f"{self.name}: the file was deleted or replaced while it was open",
                         hint="restore it, or its newest copy, before you measure more",
@@ -98,6 +97,11 @@ class Database:
                 yield connection
         finally:
             self._turn.release()
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether its file was deleted or replaced: SQLite continues in the deleted one."""
+        return _file_at(self.path) != self._file
 
     def close(self) -> None:
         """Close all connections; any further use is refused."""

@@ -114,3 +114,22 @@ def test_what_ends_a_later_session_hides_none_that_was_measured(
     _, stderr = process.communicate(timeout=120)
     assert process.returncode == 2, stderr
     assert re.search(r"\), own, .*: 1 session, .* ms to ", stderr), stderr
+
+
+def test_sessions_whose_store_is_deleted_during_the_checks_are_told_to_be_lost(
+    lab: Lab, tmp_path: Path
+) -> None:
+    store = tmp_path / "runs.sqlite"
+    process = lab.cli.start(
+        "device check --sessions 1 -s", lab.serials[0], "-n", 2, BENCHFARM_STORE=str(store)
+    )
+    assert process.stderr is not None
+    told = ""
+    while "finished: 2 stored" not in told:
+        line = process.stderr.readline()
+        assert line, told
+        told += line
+    store.unlink()
+    stdout, stderr = process.communicate(timeout=120)
+    assert process.returncode == 1, stderr
+    assert f"{store} was deleted or replaced meanwhile: these runs aren't in it" in stdout

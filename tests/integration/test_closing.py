@@ -267,3 +267,25 @@ def test_what_is_resumed_by_name_only_is_named_by_a_resume_that_names_none(
             resume(opened)
     (told,) = [item.text for item in seen if isinstance(item, Notice)]
     assert told.endswith("'benchfarm run --resume ID' resumes another one: look (a trace)")
+
+
+def test_a_campaign_whose_pass_is_not_installed_is_named_and_another_one_resumed(
+    settings: Settings, samples: Samples
+) -> None:
+    with Workspace(settings) as opened:
+        stored_run = samples.run()
+        first = Invocation(
+            case=stored_run.case, run_pass=stored_run.run_pass, number=stored_run.invocation
+        )
+        older = interrupted(opened.store, samples, "done", invocations=(first,))
+        foreign = replace(first, run_pass=Pass("acme.gone"))
+        later = older.created_at + timedelta(days=1)
+        interrupted(opened.store, samples, "new", invocations=(first, foreign), created_at=later)
+    result = measuring.run(settings, {}, RESUME)
+    assert isinstance(result.data, dict)
+    assert (result.data["campaign_id"], result.exit_code) == ("done", 1)
+    assert "new (nightly) isn't resumed: there is no pass 'acme.gone'" in result.text
+    with pytest.raises(
+        UsageError, match=r"new is not resumable here: there is no pass 'acme\.gone'"
+    ):
+        measuring.run(settings, {}, RESUME)
