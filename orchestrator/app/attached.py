@@ -13,10 +13,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from orchestrator.app.virtual_phones import phones_of
 from orchestrator.app.workspace import Workspace
+from orchestrator.devices.adb_server import AdbServer
+from orchestrator.devices.discovery import (
+    SEVERAL,
+    NetworkPhones,
+    all_at_once,
+    join,
+    judge_twins,
+    list_devices,
+)
+from orchestrator.devices.phone import AdbDevice
 from orchestrator.errors import (
     AdbUnavailableError,
     BenchfarmError,
@@ -30,6 +40,8 @@ from orchestrator.errors import (
 )
 from orchestrator.frozen import frozen
 from orchestrator.planning.selection import Choice, check_names, choose, missed
+from orchestrator.plugins import DeviceSource, every
+from orchestrator.ports import Device, ListedPhone
 from orchestrator.records.case import Serial
 from orchestrator.records.device import (
     HOST_SERIAL,
@@ -40,11 +52,6 @@ from orchestrator.records.device import (
 )
 from orchestrator.records.plan import DeviceSelection
 from orchestrator.settings import Settings
-
-if TYPE_CHECKING:
-    from orchestrator.devices.adb_server import AdbServer
-    from orchestrator.plugins import DeviceSource
-    from orchestrator.ports import Device, ListedPhone
 
 #: How long a phone may take to be listed once its port has power.
 _BACK_S: Final = 15.0
@@ -121,8 +128,6 @@ def _in_lab(workspace: Workspace, server: AdbServer) -> Sequence[ListedPhone]:
     """Return the phones of the virtual phones' server; first connect those that it doesn't know: a
     restarted server has forgotten all.
     """
-    from orchestrator.devices.discovery import join, list_devices
-
     with contextlib.suppress(DeviceError, UsageError):
         # A booting phone refuses the connection; it is reported as missing then.
         list(join(server, [phone.address for phone in phones_of(workspace.settings)]))
@@ -131,8 +136,6 @@ def _in_lab(workspace: Workspace, server: AdbServer) -> Sequence[ListedPhone]:
 
 def _join_network(workspace: Workspace, server: AdbServer) -> None:
     """Connect the remembered phones that a server doesn't know; report those that can't be."""
-    from orchestrator.devices.discovery import NetworkPhones, join
-
     for address, error in join(server, NetworkPhones(workspace.settings.data_folder).addresses()):
         text = (
             f"can't be connected: {error}; 'benchfarm device connect {address} --undo' forgets it"
@@ -196,8 +199,6 @@ def _power_on(workspace: Workspace) -> set[str]:
 def _listed(
     workspace: Workspace, selection: DeviceSelection, *, start_server: bool
 ) -> list[Attached]:
-    from orchestrator.devices.discovery import SEVERAL, judge_twins, list_devices
-
     lab = workspace.lab_server(revive=start_server)
     listed: list[Attached] = []
     if lab is not None:
@@ -240,8 +241,6 @@ def _listed(
 
 def _source_devices(workspace: Workspace) -> list[Attached]:
     """Return the devices that aren't reached by adb."""
-    from orchestrator.plugins import DeviceSource, every
-
     devices: list[Attached] = []
     for name, source in every("devices", DeviceSource).items():
         list_source = partial(source.attached, workspace.settings)
@@ -350,8 +349,6 @@ def _open_each(
     workspace: Workspace, phones: Sequence[Attached]
 ) -> tuple[list[tuple[Device, DeviceFacts]], dict[str, DeviceError]]:
     """Open phones in parallel. One that is lost meanwhile doesn't stop the others."""
-    from orchestrator.devices.discovery import all_at_once
-
     before = workspace.store.devices() if phones else {}
 
     def opened(item: Attached) -> tuple[Device, DeviceFacts] | DeviceError:
@@ -429,8 +426,6 @@ def open_phone(workspace: Workspace, attached: Attached) -> tuple[Device, Device
         other = attached.source.open(workspace, phone)
         workspace.opened.append(other)
         return other, other.facts()
-    from orchestrator.devices.phone import AdbDevice
-
     device = AdbDevice(attached.server, phone.address, listed=phone)
     device.match_profile = workspace.match_profile
     device.progress = lambda *step: workspace.on_push(phone.serial, *step)

@@ -32,6 +32,7 @@ from orchestrator.app.workspace import Workspace
 from orchestrator.errors import ArtifactError, UsageError
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.case import CampaignId, Case
+from orchestrator.records.device import device_matches
 from orchestrator.records.verdict import Claim
 from orchestrator.settings import Settings
 from orchestrator.units import counted, format_percent
@@ -263,8 +264,6 @@ def _serials(workspace: Workspace, word: str) -> set[str]:
 
     Raises UsageError for none.
     """
-    from orchestrator.records.device import device_matches
-
     devices = workspace.store.devices()
     fitting = {
         str(serial) for serial, facts in devices.items() if device_matches(word, facts.names)

@@ -14,23 +14,32 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self, get_args
 
 from orchestrator.analysis.comparison import ComparedCase
 from orchestrator.analysis.comparison import Comparison as Compared
-from orchestrator.app.stored import report_title, write_html
+from orchestrator.app import comparing, measuring, resuming
+from orchestrator.app.attached import Needs
+from orchestrator.app.measuring import MeasuredCampaign
+from orchestrator.app.pairing import pair_comparison
+from orchestrator.app.phones import DeviceList, list_devices
+from orchestrator.app.progress import describe
+from orchestrator.app.requests import CompareOptions
+from orchestrator.app.stored import named_campaigns, report_data, report_title, write_html
 from orchestrator.app.workspace import Workspace
+from orchestrator.config.plan import load_plan
 from orchestrator.errors import BenchfarmError, UsageError
 from orchestrator.frozen import frozen
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.plan import Plan
 from orchestrator.report.data import ReportData
 from orchestrator.settings import Settings
+from orchestrator.tables.comparisons import compared_table
 from orchestrator.tables.escapes import one_line
+from orchestrator.tables.html import NOTEBOOK_ROWS, notebook_html
+from orchestrator.tables.renderers import as_frame
+from orchestrator.tables.results import bar_column, results_table
 from orchestrator.tables.rows import ResultRow
 from orchestrator.units import US_PER_MS, OneOrMore, counted, each
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from orchestrator.app.measuring import MeasuredCampaign
-    from orchestrator.app.phones import DeviceList
 
 
 #: Characters of the progress line.
@@ -139,8 +148,6 @@ class Lab:
         """Pass an event on to ``progress``."""
         if self._progress is None:
             return
-        from orchestrator.app.progress import describe
-
         if text := describe(event):
             self._progress(Progress(text=text, event=event))
 
@@ -148,8 +155,6 @@ class Lab:
         return f"Lab(store={self.settings.store_title!r})"
 
     def _repr_html_(self) -> str:
-        from orchestrator.app.phones import DeviceList
-
         notes = [f"store: {self.settings.store_title}"]
         try:
             return self.devices().to_html(notes)
@@ -161,8 +166,6 @@ class Lab:
 
         Raises AdbUnavailableError, PlanError.
         """
-        from orchestrator.app.phones import list_devices
-
         with self._workspace(makes_store=False) as workspace:
             return list_devices(workspace)
 
@@ -184,9 +187,6 @@ class Lab:
                 rest.
             StoreError, HostStorageError: a run couldn't be kept.
         """
-        from orchestrator.app import measuring
-        from orchestrator.app.attached import Needs
-
         plan = measuring.bench_plan({**options, "models": model}, in_python=True)
         with self._workspace() as workspace:
             return self._results(measuring.run(workspace, plan, Needs.EACH))
@@ -196,9 +196,6 @@ class Lab:
 
         Raises PlanError with all its faults, else as :meth:`bench`.
         """
-        from orchestrator.app import measuring
-        from orchestrator.config.plan import load_plan
-
         if not isinstance(plan, Plan):
             plan = load_plan(Path(plan), home=self.settings.data_folder)
         with self._workspace() as workspace:
@@ -211,9 +208,6 @@ class Lab:
         Returns a Comparison for an A/B comparison, and None when nothing is open. Raises UsageError
         for a campaign that isn't open or that another process runs, else as :meth:`bench`.
         """
-        from orchestrator.app import resuming
-        from orchestrator.app.pairing import pair_comparison
-
         with self._workspace(makes_store=False) as workspace:
             done = resuming.resume(workspace, campaign)
             if done is None or done.campaign.terms.pairing is None:
@@ -249,9 +243,6 @@ class Lab:
 
         Raises UsageError for an unknown side, axis or fact.
         """
-        from orchestrator.app import comparing
-        from orchestrator.app.requests import CompareOptions
-
         if a is None and b is not None:
             a = "previous"
         given = (side for side in (a, b) if side is not None)
@@ -272,8 +263,6 @@ class Lab:
 
         Raises UsageError for a campaign that isn't stored, StoreMissingError for a missing store.
         """
-        from orchestrator.app.stored import named_campaigns, report_data
-
         with self._workspace(makes_store=False) as workspace:
             chosen = named_campaigns(workspace.store, each(campaign))
             return Results(report_data(workspace, chosen), chosen)
@@ -423,9 +412,6 @@ class Results(Sequence[ResultRow]):
             notes += [
                 "results.report('report.html') writes the whole report, one file, and links it"
             ]
-        from orchestrator.tables.html import notebook_html
-        from orchestrator.tables.results import bar_column, results_table
-
         table = results_table(self.data.results)
         place = [column.name for column in table.columns].index("median_us") + 1
         columns = [*table.columns[:place], bar_column(self.data.results), *table.columns[place:]]
@@ -448,9 +434,6 @@ class Comparison(Sequence[ComparedCase]):
 
     def frame(self) -> pd.DataFrame:
         """Return one row a case, broken ones first; ``ratio`` is candidate time / baseline time."""
-        from orchestrator.tables.comparisons import compared_table
-        from orchestrator.tables.renderers import as_frame
-
         return as_frame(compared_table(self.compared))
 
     def to_json(self) -> dict[str, object]:
@@ -478,8 +461,6 @@ class Comparison(Sequence[ComparedCase]):
 
     def _repr_html_(self) -> str:
         from orchestrator.report.comparisons import summary_line
-        from orchestrator.tables.comparisons import compared_table
-        from orchestrator.tables.html import NOTEBOOK_ROWS, notebook_html
 
         table = compared_table(self.compared)
         notes = [

@@ -17,6 +17,7 @@ from orchestrator.app.inputs import identify
 from orchestrator.app.preparing import Prepared, prepare, start, task_of
 from orchestrator.app.status import PublishedStatus
 from orchestrator.app.workspace import Workspace
+from orchestrator.config.plan import plan_from_options
 from orchestrator.engine.campaign import run_on_devices
 from orchestrator.engine.events import CampaignEnded, DeviceNote, FileMoving, Notice
 from orchestrator.engine.invocation import Context
@@ -41,6 +42,7 @@ from orchestrator.records.case import (
 from orchestrator.records.plan import DelegateChoice, DeviceSelection, Plan, PlanOptions
 from orchestrator.records.run import OUT_OF_TIME, TOO_FAST, RunRecord
 from orchestrator.records.verdict import ParityVerdict
+from orchestrator.store.opening import IN_MEMORY
 from orchestrator.tables.escapes import one_line
 from orchestrator.units import counted
 
@@ -221,8 +223,6 @@ def bench_plan(options: PlanOptions, *, in_python: bool = False) -> Plan:
     Where nothing but timing is asked for, and no delegate is named, the question is which one is
     the fastest. There is no reference workload by default: the user waits for the answer.
     """
-    from orchestrator.config.plan import plan_from_options
-
     options = {"reference_check": False, **options}
     if not any(options.get(key) for key in _NOT_WHICH_DELEGATE):
         options = {**options, "delegates": DelegateChoice.AUTO.value}
@@ -426,8 +426,6 @@ def run_reader(
     workspace: Workspace, campaigns: Sequence[Campaign]
 ) -> Callable[[], Iterable[RunRecord]]:
     """Return a function that yields the runs of some campaigns, also once the workspace is closed."""
-    from orchestrator.store.opening import IN_MEMORY
-
     campaign_ids = [item.campaign_id for item in campaigns]
     if workspace.settings.store == IN_MEMORY:
         # The store ends with the workspace.

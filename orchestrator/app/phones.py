@@ -8,7 +8,7 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from orchestrator.app.attached import (
     Attached,
@@ -22,7 +22,9 @@ from orchestrator.app.attached import (
     with_stored_gpu,
 )
 from orchestrator.app.workspace import Workspace
-from orchestrator.devices.discovery import all_at_once
+from orchestrator.devices.adb_server import find_adb
+from orchestrator.devices.check import check_phone
+from orchestrator.devices.discovery import NetworkPhones, all_at_once, full_address
 from orchestrator.devices.phone import AdbDevice
 from orchestrator.errors import (
     AdbUnavailableError,
@@ -36,16 +38,16 @@ from orchestrator.errors import (
 from orchestrator.files import check_writable
 from orchestrator.frozen import frozen
 from orchestrator.ports import CheckedDevice, PhoneCheck
+from orchestrator.records.answers import DoneAnswer
 from orchestrator.records.case import Serial
 from orchestrator.records.device import HOST_SERIAL, DeviceFacts
 from orchestrator.records.plan import DeviceSelection
 from orchestrator.settings import Settings
 from orchestrator.tables.devices import FACTS
 from orchestrator.tables.escapes import one_line
+from orchestrator.tables.html import notebook_html
+from orchestrator.tables.renderers import as_text
 from orchestrator.tables.table import DATA, NESTED, Column, Form, Kind, Table
-
-if TYPE_CHECKING:
-    from orchestrator.records.answers import DoneAnswer
 
 #: Digits that a phone shows to be paired.
 _PAIRING_DIGITS: Final = 6
@@ -156,14 +158,10 @@ class DeviceList(list["ListedDevice"]):
     """Attached phones, printed as a table."""
 
     def __str__(self) -> str:
-        from orchestrator.tables.renderers import as_text
-
         return as_text(listed_table(self))
 
     def to_html(self, notes: Sequence[str] = ()) -> str:
         """Return the phones for a notebook, and below them the reasons of those that can't be used."""
-        from orchestrator.tables.html import notebook_html
-
         table = listed_table(self)
         reasons = [f"{item.address}: {item.reason}" for item in self if item.reason]
         return notebook_html(table, table.caption, [*reasons, *notes])
@@ -227,9 +225,6 @@ def connect_phone(workspace: Workspace, address: str) -> DoneAnswer:
 
     Raises UsageError, DeviceError, AdbUnavailableError, HostStorageError.
     """
-    from orchestrator.devices.discovery import NetworkPhones, full_address
-    from orchestrator.records.answers import DoneAnswer
-
     full = full_address(address)
     workspace.plugged_server().connect_tcp(full)
     NetworkPhones(workspace.settings.data_folder).add(full)
@@ -239,9 +234,6 @@ def connect_phone(workspace: Workspace, address: str) -> DoneAnswer:
 
 def disconnect_phone(workspace: Workspace, address: str) -> DoneAnswer:
     """Disconnect a phone and forget its address; raises as :func:`connect_phone`."""
-    from orchestrator.devices.discovery import NetworkPhones, full_address
-    from orchestrator.records.answers import DoneAnswer
-
     full = full_address(address)
     was_known = NetworkPhones(workspace.settings.data_folder).remove(full)
     if (server := workspace.running_plugged_server()) is not None:
@@ -252,9 +244,6 @@ def disconnect_phone(workspace: Workspace, address: str) -> DoneAnswer:
 
 def pair_phone(workspace: Workspace, address: str, code: str) -> DoneAnswer:
     """Pair this computer with a phone that shows a code; raises as :func:`connect_phone`."""
-    from orchestrator.devices.discovery import full_address
-    from orchestrator.records.answers import DoneAnswer
-
     if not (code.isascii() and code.isdigit() and len(code) == _PAIRING_DIGITS):
         raise UsageError(f"{code!r} isn't a pairing code", hint="the phone shows six digits")
     full = full_address(address)
@@ -325,8 +314,6 @@ def check_phones(
     Yields each phone, its facts, its checks, and the writable path of its report (``out`` if
     given). Raises UsageError, DeviceError kinds.
     """
-    from orchestrator.devices.check import check_phone
-
     for device, facts in open_devices(workspace, DeviceSelection(serials=tuple(serials))).devices:
         if not isinstance(device, AdbDevice | CheckedDevice):
             raise UsageError(f"{facts.serial} has no checks")
@@ -343,8 +330,6 @@ def check_phones(
 
 def release_phone(settings: Settings, serial: str) -> DoneAnswer:
     """End a phone's quarantine."""
-    from orchestrator.records.answers import DoneAnswer
-
     with Workspace(settings) as workspace:
         reason = workspace.quarantine.release(Serial(serial))
     text = (
@@ -363,8 +348,6 @@ def adb_servers(workspace: Workspace) -> tuple[list[dict[str, object]], str]:
 
     A server is ``for`` real phones or the virtual lab; ``version`` is its answer, or its error.
     """
-    from orchestrator.devices.adb_server import find_adb
-
     servers: list[dict[str, object]] = []
     for purpose, find in (
         ("real phones", workspace.running_plugged_server),
@@ -393,8 +376,6 @@ def adb_servers(workspace: Workspace) -> tuple[list[dict[str, object]], str]:
 
 def stop_adb(settings: Settings) -> DoneAnswer:
     """Stop our own server for real phones, if it runs."""
-    from orchestrator.records.answers import DoneAnswer
-
     with Workspace(settings, makes_store=False) as workspace:
         server = workspace.own_server()
     was_running = server.stop()

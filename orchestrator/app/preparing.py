@@ -17,6 +17,7 @@ from orchestrator.analysis.summary import autocorrelations
 from orchestrator.app.attached import Needs, OpenedDevices, open_devices
 from orchestrator.app.inputs import Inputs, inputs_of, reference_model
 from orchestrator.app.workspace import Workspace
+from orchestrator.devices.discovery import all_at_once
 from orchestrator.engine.flag_check import check_flags, learn_flags
 from orchestrator.errors import DeviceBusyError, DeviceError, UsageError
 from orchestrator.frozen import frozen
@@ -349,7 +350,6 @@ def hold(workspace: Workspace, campaign: Campaign, devices: Iterable[Device]) ->
     Raises DeviceBusyError when other processes, computers or programs still use all devices after
     `Workspace.wait`.
     """
-    from orchestrator.devices.discovery import all_at_once
 
     def busy(device: Device) -> DeviceBusyError | None:
         while True:

@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, time, timedelta
-from typing import TYPE_CHECKING
 
 from orchestrator.clock import Deadline
+from orchestrator.config.plan import terms_from_options
 from orchestrator.errors import UsageError
 from orchestrator.records.case import CampaignId, Case, SkippedCase
 from orchestrator.records.plan import Plan
 from orchestrator.records.run import OUT_OF_TIME, RunRecord
+from orchestrator.store.opening import Store
 from orchestrator.tables.labels import no_time_text
 from orchestrator.units import parse_age, parse_seconds
-
-if TYPE_CHECKING:
-    from orchestrator.store.opening import Store
 
 
 def limited(plan: Plan, *, budget: str, until: str, now: datetime) -> Plan:
@@ -25,8 +23,6 @@ def limited(plan: Plan, *, budget: str, until: str, now: datetime) -> Plan:
 
     Raises PlanError, UsageError.
     """
-    from orchestrator.config.plan import terms_from_options
-
     if budget:
         seconds = terms_from_options(budget=budget).budget
         plan = replace(plan, budget=min(filter(None, (seconds, plan.budget))))
