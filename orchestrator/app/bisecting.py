@@ -24,6 +24,7 @@ from orchestrator.app.pairing import (
 from orchestrator.app.preparing import Prepared, start
 from orchestrator.app.requests import AbRequest
 from orchestrator.app.resuming import open_cases, reopen
+from orchestrator.app.stored import read_campaign
 from orchestrator.app.workspace import Workspace
 from orchestrator.engine.events import DeviceNote
 from orchestrator.errors import ArtifactError, DeviceUnusableError, PlanError, UsageError
@@ -294,8 +295,7 @@ def _compared(workspace: Workspace, prepared: Prepared, fresh_s: float) -> Compa
             raise DeviceUnusableError(
                 reason, hint="what was measured is stored; the same command resumes there"
             )
-        campaign = workspace.store.campaign(result.campaign.campaign_id)
-        assert campaign is not None, "it has just been run"
+        campaign = read_campaign(workspace.store, result.campaign.campaign_id)
     verdicts = [row.verdict for row in pair_comparison(workspace, campaign).rows]
     reason = "" if verdicts else "nothing was measured"
     return Compared(verdict=gravest(verdicts), reason=reason, campaign_id=campaign.campaign_id)

@@ -26,6 +26,7 @@ from orchestrator.app.stored import (
     find_campaigns,
     load_measured,
     named_campaigns,
+    read_campaign,
     resume_notes,
 )
 from orchestrator.app.workspace import Workspace
@@ -222,8 +223,7 @@ def _newest_sides(
     # Where a side has no result at all, the newest campaign that tried it has the reason.
     tried: list[list[Measured]] = [[], []]
     for listed in workspace.store.campaigns():
-        campaign = workspace.store.campaign(listed.campaign_id)
-        assert campaign is not None, "it has just been listed"
+        campaign = read_campaign(workspace.store, listed.campaign_id)
         planned = [any(fit(item.case) for item in campaign.invocations) for fit in fits]
         if not any(planned) or (all(newest) and not all(planned)):
             continue

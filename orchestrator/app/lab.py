@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Literal, Self, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar, get_args
 
 from orchestrator.analysis.comparison import ComparedCase
 from orchestrator.analysis.comparison import Comparison as Compared
@@ -316,10 +316,23 @@ _USUAL |= _TIMES | {"invocations_used": "runs", "quality": "quality", "outputs":
 _USUAL |= {"campaign_id": "campaign"}
 
 
+_RowT = TypeVar("_RowT")
 _Frame = Literal["usual", "all", "runs"]
 
 
-class Results(Sequence[ResultRow]):
+class _Rows(Sequence[_RowT]):
+    """Rows that are read like a tuple."""
+
+    _rows: Sequence[_RowT]
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, index: int | slice) -> _RowT | Sequence[_RowT]:  # type: ignore[override]
+        return self._rows[index]
+
+
+class Results(_Rows[ResultRow]):
     """The cases of one campaign, or of several, each with its figure and what that is worth.
 
     A sequence of :class:`orchestrator.tables.rows.ResultRow`, by model, device and configuration.
@@ -333,6 +346,7 @@ class Results(Sequence[ResultRow]):
         measured: MeasuredCampaign | None = None,
     ) -> None:
         self.data = data
+        self._rows = data.results
         self.campaigns = tuple(campaigns)
         #: At least so many invocations aren't measured yet; ``Lab.resume`` measures them.
         self.left = measured.result.left if measured else 0
@@ -386,15 +400,6 @@ class Results(Sequence[ResultRow]):
         write_html(self.data, self._report, title=self.title)
         return self._report
 
-    def __len__(self) -> int:
-        return len(self.data.results)
-
-    def __iter__(self) -> Iterator[ResultRow]:
-        return iter(self.data.results)
-
-    def __getitem__(self, index: int | slice) -> ResultRow | tuple[ResultRow, ...]:  # type: ignore[override]
-        return self.data.results[index]
-
     def __repr__(self) -> str:
         ids = ", ".join(item.campaign_id for item in self.campaigns)
         return f"<Results {self.title!r} ({ids}): {counted(len(self), 'case')}>"
@@ -419,11 +424,12 @@ class Results(Sequence[ResultRow]):
         return notebook_html(with_bars, self.title, notes, report=self._report)
 
 
-class Comparison(Sequence[ComparedCase]):
+class Comparison(_Rows[ComparedCase]):
     """Two sides case by case: a sequence of ComparedCase, and the verdict on the whole."""
 
     def __init__(self, compared: Compared) -> None:
         self.compared = compared
+        self._rows = compared.rows
 
     @property
     def counts(self) -> dict[str, int]:
@@ -441,15 +447,6 @@ class Comparison(Sequence[ComparedCase]):
         from orchestrator.report.comparisons import to_data
 
         return to_data(self.compared)
-
-    def __len__(self) -> int:
-        return len(self.compared.rows)
-
-    def __iter__(self) -> Iterator[ComparedCase]:
-        return iter(self.compared.rows)
-
-    def __getitem__(self, index: int | slice) -> ComparedCase | tuple[ComparedCase, ...]:  # type: ignore[override]
-        return self.compared.rows[index]
 
     def __repr__(self) -> str:
         return f"<Comparison of {self.compared.baseline!r} and {self.compared.candidate!r}: {counted(len(self), 'case')}>"

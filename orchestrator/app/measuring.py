@@ -19,7 +19,7 @@ from orchestrator.app.status import PublishedStatus
 from orchestrator.app.workspace import Workspace
 from orchestrator.config.plan import plan_from_options
 from orchestrator.engine.campaign import run_on_devices
-from orchestrator.engine.events import CampaignEnded, DeviceNote, FileMoving, Notice
+from orchestrator.engine.events import CampaignEnded, DeviceNote, Notice
 from orchestrator.engine.invocation import Context
 from orchestrator.engine.open_work import slim
 from orchestrator.errors import (
@@ -385,12 +385,7 @@ def measure(workspace: Workspace, prepared: Prepared) -> MeasuredCampaign:
     workspace.measured = campaign.campaign_id
     observer = PublishedStatus(workspace.observer, workspace.status_folder)
     workspace.at_exit.callback(observer.close)
-    workspace.on_push = lambda serial, name, sent_bytes, size_bytes: observer.on_event(
-        FileMoving(serial=Serial(serial), name=name, sent_bytes=sent_bytes, size_bytes=size_bytes)
-    )
-    workspace.on_offline = lambda serial, text, is_away: observer.on_event(
-        DeviceNote(serial=Serial(serial), text=text, is_problem=is_away, is_away=is_away)
-    )
+    workspace.phone_observer = observer
     context = Context(
         campaign=campaign,
         models={model.sha256: model for model in prepared.models},

@@ -12,7 +12,7 @@ from orchestrator.app.measuring import MeasuredCampaign, measure
 from orchestrator.app.phones import restore_phones
 from orchestrator.app.preparing import Prepared
 from orchestrator.app.status import OtherRunner, other_runners
-from orchestrator.app.stored import find_campaign
+from orchestrator.app.stored import find_campaign, read_campaign
 from orchestrator.app.workspace import Workspace
 from orchestrator.engine.campaign import close_campaign
 from orchestrator.engine.device_campaign import why_not_restored
@@ -89,7 +89,7 @@ def _chosen(workspace: Workspace, listed: Sequence[Campaign]) -> tuple[Campaign,
         reason, is_by_name = _reason_against(workspace, identity, runners.get(identity))
         if not reason:
             try:
-                check_passes(_read_campaign(workspace, identity))
+                check_passes(read_campaign(workspace.store, identity))
                 free.append(item)
             except BenchfarmError as error:
                 reason = f"not resumable here: {error}"
@@ -121,7 +121,7 @@ def _chosen(workspace: Workspace, listed: Sequence[Campaign]) -> tuple[Campaign,
         text += f"; 'benchfarm run --resume ID' resumes another one: {', '.join(further)}"
     keys = {"campaign_id": chosen.campaign_id, "campaign": chosen.name}
     workspace.observer.on_event(Notice(event="campaign-resumed", text=text, keys=keys))
-    return _read_campaign(workspace, chosen.campaign_id), tuple(passed_over)
+    return read_campaign(workspace.store, chosen.campaign_id), tuple(passed_over)
 
 
 def _reason_against(
@@ -134,7 +134,7 @@ def _reason_against(
         return f"run by {holder}", False
     if other is not None:
         return other.reason, other.may_be_gone
-    kind = _special_kind(_read_campaign(workspace, campaign_id))
+    kind = _special_kind(read_campaign(workspace.store, campaign_id))
     return kind, bool(kind)
 
 
@@ -142,12 +142,6 @@ def check_passes(campaign: Campaign) -> None:
     """Raise UsageError or PluginError where one of a campaign's passes isn't installed."""
     for name in {item.run_pass for item in campaign.invocations}:
         pass_of(name)
-
-
-def _read_campaign(workspace: Workspace, campaign_id: CampaignId) -> Campaign:
-    campaign = workspace.store.campaign(campaign_id)
-    assert campaign is not None, "it has just been listed"
-    return campaign
 
 
 def _special_kind(campaign: Campaign) -> str:

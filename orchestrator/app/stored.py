@@ -142,23 +142,21 @@ def find_campaign(store: Store, prefix: str, *, only_open: bool = False) -> Camp
     A word is an id or the beginning of one, or ``newest`` (as the empty word), or the name of
     campaigns, of which it means the newest that isn't hidden, else the newest.
     """
-    prefix = "" if prefix == "newest" else prefix
-    campaigns = store.campaigns(
-        only_open=only_open, with_hidden=bool(prefix), limit=None if prefix else 1
-    )
+    if prefix in {"", "newest"}:
+        newest = store.campaigns(only_open=only_open, limit=1)
+        if not newest:
+            kind = "campaign that could be resumed" if only_open else "campaign"
+            raise _not_found(store, kind)
+        return read_campaign(store, newest[0].campaign_id)
+    campaigns = store.campaigns(only_open=only_open, with_hidden=True)
     matching = [item for item in campaigns if item.campaign_id.startswith(prefix)]
     matching = [item for item in matching if item.campaign_id == prefix] or matching
-    if prefix and len(matching) != 1:
+    if len(matching) != 1:
         # A hidden campaign counts where no other one has the name.
         visible = store.campaigns()
         by_name = next((item for item in (*visible, *campaigns) if item.name == prefix), None)
         if by_name is not None:
             matching = [item for item in campaigns if item.campaign_id == by_name.campaign_id]
-    if not matching and not prefix:
-        kind = "campaign that could be resumed" if only_open else "campaign"
-        raise NotFoundError(
-            f"there is no {kind} in {store.name}", hint="'benchfarm results list' lists them"
-        )
     if not matching and only_open:
         ended = find_campaign(store, prefix)
         raise UsageError(
@@ -166,18 +164,28 @@ def find_campaign(store: Store, prefix: str, *, only_open: bool = False) -> Camp
             hint="'benchfarm status' lists open campaigns",
         )
     if not matching:
-        raise NotFoundError(
-            f"there is no campaign {prefix!r} in {store.name}",
-            hint="'benchfarm results list' lists them",
-        )
-    if prefix and len(matching) > 1:
-        raise UsageError(
-            f"{prefix!r} fits {_listed([item.campaign_id for item in matching])}",
-            hint="give more letters",
-        )
-    campaign = store.campaign(matching[0].campaign_id)
-    assert campaign is not None
+        raise _not_found(store, f"campaign {prefix!r}")
+    if len(matching) > 1:
+        raise _ambiguous(prefix, [item.campaign_id for item in matching])
+    return read_campaign(store, matching[0].campaign_id)
+
+
+def read_campaign(store: Store, campaign_id: CampaignId) -> Campaign:
+    """Return a campaign that is known to be stored, with its planned runs and skips."""
+    campaign = store.campaign(campaign_id)
+    assert campaign is not None, "it has just been listed"
     return campaign
+
+
+def _not_found(store: Store, subject: str) -> NotFoundError:
+    return NotFoundError(
+        f"there is no {subject} in {store.name}", hint="'benchfarm results list' lists them"
+    )
+
+
+def _ambiguous(word: str, ids: Sequence[str]) -> UsageError:
+    listed = ", ".join(ids[:3]) + (" ..." if len(ids) > 3 else "")
+    return UsageError(f"{word!r} fits {listed}", hint="give more letters")
 
 
 def find_run(store: Store, prefix: str) -> RunRecord:
@@ -196,14 +204,10 @@ def find_run(store: Store, prefix: str) -> RunRecord:
             hint="'benchfarm results runs CAMPAIGN' lists a campaign's runs",
         )
     if len(matching) > 1 and prefix not in matching:
-        raise UsageError(f"{prefix!r} fits {_listed(matching)}", hint="give more letters")
+        raise _ambiguous(prefix, matching)
     record = store.run(RunId(prefix) if prefix in matching else matching[0])
     assert record is not None
     return record
-
-
-def _listed(identities: Sequence[str]) -> str:
-    return ", ".join(identities[:3]) + (" ..." if len(identities) > 3 else "")
 
 
 def load_measured(workspace: Workspace, campaigns: Sequence[Campaign]) -> list[Measured]:

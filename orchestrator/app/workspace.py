@@ -81,13 +81,8 @@ class Workspace:
         #: lasts. For one that runs for long: an inventory that outlives faults of its file.
         self.known_phones: PhoneCache | None = None
         self.live_inventory: LiveInventory | None = None
-        #: Called with the progress of a push: serial number, file, bytes sent, bytes in all.
-        self.on_push: Callable[[str, str, int, int], None] = (
-            lambda serial, name, sent_bytes, size_bytes: None
-        )
-        #: Called when a phone goes offline during a run, or is back: serial number, text, whether
-        #: it is offline.
-        self.on_offline: Callable[[str, str, bool], None] = lambda serial, text, is_away: None
+        #: Gets what opened phones report themselves: transfers, and being offline.
+        self.phone_observer: Observer = _NullObserver()
         #: Called with declared programs that are needed and missing here; it may download them.
         self.on_missing: Callable[[Sequence[BuildSpec]], None] = lambda specs: None
         #: Callbacks to run before devices and store are closed.
