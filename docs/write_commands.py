@@ -13,7 +13,7 @@ import yaml
 
 from orchestrator.analysis.findings import CODES
 from orchestrator.app.exchange import EXPORTERS
-from orchestrator.cli.frame import ROOT, sections
+from orchestrator.cli.commands import ROOT, sections
 from orchestrator.config.plan import keys_table
 from orchestrator.delegates import DELEGATES
 from orchestrator.passes import passes

@@ -38,9 +38,8 @@ if TYPE_CHECKING:
 
     from orchestrator.app.attached import open_devices
     from orchestrator.app.exchange import ExportRequest, ImportRequest, store_import
-    from orchestrator.app.options import Texts, arg, opt
     from orchestrator.app.workspace import Workspace
-    from orchestrator.cli.frame import command
+    from orchestrator.cli.commands import command
     from orchestrator.cli.output import CommandResult, shown
     from orchestrator.cli.reports import import_result
     from orchestrator.delegates import Delegate, FlagFamily
@@ -105,9 +104,7 @@ __all__ = [
     "Repetition",
     "Settings",
     "Table",
-    "Texts",
     "Workspace",
-    "arg",
     "as_printed",
     "command",
     "command_words",
@@ -117,7 +114,6 @@ __all__ = [
     "load",
     "no_findings",
     "open_devices",
-    "opt",
     "plainly",
     "plugins",
     "program_sources",
@@ -135,9 +131,8 @@ _HOMES: Final = {
         " ProgramSource Receiver",
         "app.attached": "open_devices",
         "app.exchange": "ExportRequest ImportRequest store_import",
-        "app.options": "Texts arg opt",
         "app.workspace": "Workspace",
-        "cli.frame": "command",
+        "cli.commands": "command",
         "cli.output": "CommandResult shown",
         "cli.reports": "import_result",
         "delegates": "Delegate FlagFamily",

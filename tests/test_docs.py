@@ -13,7 +13,7 @@ import pytest
 
 from docs import write_commands
 from orchestrator.analysis.findings import CODES
-from orchestrator.cli.frame import ROOT, sections
+from orchestrator.cli.commands import ROOT, sections
 from orchestrator.passes import passes
 from tests.samples.places import REPO
 

@@ -14,9 +14,8 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
-from orchestrator.app.options import Campaigns, Paths, Texts, arg, opt
 from orchestrator.errors import UsageError
 from orchestrator.files import check_folder, draft_path, link_target, unwritable, write_file
 from orchestrator.frozen import frozen
@@ -120,25 +119,14 @@ FORMATS: Final = (*EXPORTERS, *plugins("exporters"))
 class ExportRequest:
     """The campaigns to export, and the file; ``form`` is the name of an exporter."""
 
-    campaigns: Campaigns = ()
-    out: Annotated[
-        Path | None,
-        opt(
-            "--out -o",
-            "File (default: benchfarm-... in this folder, by format).",
-        ),
-    ] = None
-    form: Annotated[
-        str,
-        opt("--format -f", f"{', '.join(FORMATS)} (default: by --out, else bundle)."),
-    ] = ""
-    runs: Annotated[
-        Texts, opt("--run", "Export only this run, by id or its beginning. Repeat for several.")
-    ] = ()
-    rows: Annotated[
-        str, opt("--rows", f"One row for each of these, in formats with rows: {' or '.join(ROWS)}.")
-    ] = ROWS[0]
-    force: Annotated[bool, opt("--force", "Replace an existing file.")] = False
+    campaigns: Sequence[str] = ()
+    out: Path | None = None
+    form: str = ""
+    #: Ids of single runs, or their beginnings.
+    runs: Sequence[str] = ()
+    rows: str = ROWS[0]
+    #: Whether an existing file is replaced.
+    force: bool = False
 
 
 def export(settings: Settings, request: ExportRequest) -> tuple[Path, Exported]:
@@ -221,20 +209,18 @@ _MOST_FAULTS = 20
 class ImportRequest:
     """The files to import, and what they measured."""
 
-    files: Annotated[
-        Paths,
-        arg("A bundle, a session's folder, leaderboard JSONL, or a text with benchmark output."),
-    ]
-    device: Annotated[str, opt("--serial -s", "Serial number or name of the measured phone.")] = ""
-    models: Annotated[Paths, opt("--model -m", "Measured model. Repeat for several.")] = ()
-    profile: Annotated[
-        str, opt("--profile", "Device profile, for a phone that the store doesn't have.")
-    ] = ""
-    app: Annotated[
-        str, opt("--app", "The app that measured: its file (a path with a slash) or its version.")
-    ] = ""
-    name: Annotated[str, opt("--name", "Name of the campaign.")] = "import"
-    out: Annotated[Path | None, opt("--out -o", "File for the HTML report.")] = None
+    files: Sequence[Path]
+    #: Serial number or name of the measured phone.
+    device: str = ""
+    models: Sequence[Path] = ()
+    #: For a phone that the store doesn't have.
+    profile: str = ""
+    #: The file (a path with a slash) or the version of the app that measured.
+    app: str = ""
+    #: Of the campaign.
+    name: str = "import"
+    #: File for the HTML report.
+    out: Path | None = None
 
 
 @frozen

@@ -1,72 +1,51 @@
-"""What a verb is asked: the requests that the command line and Python make, with their options.
-
-A command's options are the fields of such a record (``cli.frame``). It is light: every command's
-help loads it.
-"""
+"""What a verb is asked: the requests that the command line and Python make."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
-from orchestrator.app.options import Listed, Paths, Texts, Wait, arg, opt, percentage
 from orchestrator.frozen import frozen
 from orchestrator.records.verdict import THRESHOLD
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class CompareOptions:
     """The sides of a comparison, and the differences that count."""
 
-    by: Annotated[
-        str, opt("--by", "Compare within campaigns: build, model, device, delegate or config.")
-    ] = "campaign"
-    campaign: Annotated[
-        Texts, opt("--campaign", "With --by: campaigns to use. Repeat for several.")
-    ] = ()
-    threshold: Annotated[
-        float | None,
-        percentage(
-            "--threshold",
-            "Ignore differences below this (default: 2%, or --detect of an A/B comparison).",
-            most=0.5,
-        ),
-    ] = None
-    level: Annotated[
-        float | None,
-        percentage(
-            "--level", "Confidence level of the intervals (default: 99%).", least=0.5, most=0.9999
-        ),
-    ] = None
-    allow: Annotated[
-        Listed, opt("--allow", "Allow a fact to differ: system, grade, settings ... (a,b).")
-    ] = ()
+    #: A word of ``analysis.comparison.Axis``.
+    by: str = "campaign"
+    #: Campaigns to search within, for every axis but the campaign.
+    campaign: Sequence[str] = ()
+    #: Smaller differences don't count, as a share; None: 0.02, or that of an A/B comparison.
+    threshold: float | None = None
+    #: Confidence level of the intervals, as a share; None: 0.99.
+    level: float | None = None
+    #: Words of ``analysis.comparison.Fact`` that may differ.
+    allow: Sequence[str] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class AbRequest:
-    """The models, limits and waiting time of a measurement in turns: ``ab`` and ``bisect``."""
+    """The models and limits of a measurement in turns: ``ab`` and ``bisect``."""
 
-    models: Annotated[Paths, opt("--model -m", "Model to measure. Repeat for several.")] = ()
-    #: The relative difference to detect, as a share.
-    detect: Annotated[
-        float, percentage("--detect", "Smallest relative difference to detect.", most=0.5)
-    ] = THRESHOLD
-    most: Annotated[
-        int, opt("--runs -n", "Measure at most N pairs. A pair is one process per side.", min=2)
-    ] = 200
-    wait: Wait = ""
+    models: Sequence[Path] = ()
+    #: The smallest relative difference to detect, as a share.
+    detect: float = THRESHOLD
+    #: Pairs at most, of a process per side each.
+    most: int = 200
 
 
 @frozen
 class AddRequest:
     """A program to add to the cache."""
 
-    file: Annotated[Path, arg("A benchmark_model binary, an APK, or a library for one.")]
-    name: Annotated[str, opt("--name", "Name of the build.")] = ""
-    tool: Annotated[str, opt("--tool", "Which program it is (default: by its name).")] = ""
-    libraries: Annotated[
-        Paths, opt("--with", "Library to install beside it. Repeat for several.")
-    ] = ()
-    release: Annotated[str, opt("--release", "Release that the files belong to.")] = ""
+    file: Path
+    name: str = ""
+    #: Which program it is; empty: by its name.
+    tool: str = ""
+    #: Libraries to install beside it.
+    libraries: Sequence[Path] = ()
+    #: The release that the files belong to.
+    release: str = ""

@@ -18,9 +18,8 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from orchestrator.app.options import Texts, arg, opt
 from orchestrator.errors import DeviceError, DeviceTimeoutError, LinkLostError, UsageError
 from orchestrator.files import write_file, write_whole
 from orchestrator.frozen import frozen
@@ -158,11 +157,15 @@ DEFAULT_PROFILES = ("pixel-3", "pixel-4")
 class LabRequest:
     """The virtual phones to start."""
 
-    profiles: Annotated[Texts, arg("One profile per phone. PROFILE@1-2.3 sets its USB path.")] = ()
-    serial: Annotated[str, opt("--serial -s", "Serial number, for a single phone.")] = ""
-    speed: Annotated[float, opt("--speed", "Phone seconds per real second.", min=0.1)] = 1.0
-    seed: Annotated[int, opt("--seed", "Seed of the phones' random noise.")] = 0
-    rooted: Annotated[bool, opt("--rooted", "Give the phones root: the command su.")] = False
+    #: One profile per phone; ``PROFILE@1-2.3`` sets its USB path.
+    profiles: tuple[str, ...] = ()
+    #: For a single phone.
+    serial: str = ""
+    #: Phone seconds per real second.
+    speed: float = 1.0
+    #: Of the phones' random noise.
+    seed: int = 0
+    rooted: bool = False
 
     def specs(self, taken: Collection[str] = ()) -> list[PhoneSpec]:
         """Return the phones, with serial numbers that aren't taken: ``VIRTUAL-PIXEL-3``, and

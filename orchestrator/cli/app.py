@@ -14,7 +14,7 @@ from contextlib import suppress
 from types import FrameType
 from typing import NoReturn, Protocol, runtime_checkable
 
-from orchestrator.cli.frame import ROOT, options
+from orchestrator.cli.commands import ROOT, options
 from orchestrator.cli.output import (
     OutputClosedError,
     ignore_stop_signals,

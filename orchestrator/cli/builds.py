@@ -6,11 +6,13 @@ import dataclasses
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
-from orchestrator.app.options import Listed, Texts, arg, opt
+from typer import Argument, Option
+
 from orchestrator.app.requests import AddRequest
-from orchestrator.cli.frame import command
+from orchestrator.cli.commands import command
 from orchestrator.cli.live import downloads_on_stderr
 from orchestrator.cli.output import CommandResult, shown
 from orchestrator.errors import ArtifactError
@@ -19,7 +21,7 @@ from orchestrator.records.case import USUAL_TOOL, Build
 from orchestrator.settings import Settings
 from orchestrator.tables.escapes import one_line
 from orchestrator.tables.table import DATA, Column, Kind, Table
-from orchestrator.units import format_bytes
+from orchestrator.units import format_bytes, split
 
 if TYPE_CHECKING:
     from orchestrator.artifacts.archive import Release
@@ -43,7 +45,9 @@ _BUILDS: Final[Mapping[str, str]] = {
 def list_builds(
     settings: Settings,
     *,
-    everything: Annotated[bool, opt("--all", "Include kept releases that aren't in use.")] = False,
+    everything: Annotated[
+        bool, Option("--all", help="Include kept releases that aren't in use.")
+    ] = False,
 ) -> CommandResult:
     """List the builds in use, and those that can be fetched.
 
@@ -126,9 +130,11 @@ _LISTED: Sequence[Column[_ListedBuild]] = (
 @command("build fetch")
 def fetch(
     settings: Settings,
-    names: Annotated[Texts, arg("Builds, as 'benchfarm build list' names them.")],
+    names: Annotated[list[str], Argument(help="Builds, as 'benchfarm build list' names them.")],
     *,
-    abi: Annotated[Listed, opt("--abi", "Only for these ABIs (a,b) (default: all declared).")] = (),
+    abi: Annotated[
+        list[str] | None, Option("--abi", help="Only for these ABIs (a,b) (default: all declared).")
+    ] = None,
 ) -> CommandResult:
     """Download programs and libraries, and use them.
 
@@ -139,7 +145,7 @@ def fetch(
 
     on_progress = downloads_on_stderr(settings.log_format)
     with Workspace(settings) as workspace:
-        fetched, problems = fetch_builds(workspace, names, abi, on_progress)
+        fetched, problems = fetch_builds(workspace, names, split(abi), on_progress)
     lines = [line for result in fetched for line in _fetched_lines(result)]
     for spec, problem in problems:
         lines.append(one_line(f"{spec.name} for {spec.abi}: FAILED: {problem}"))
@@ -164,7 +170,17 @@ def fetch(
 
 
 @command("build add")
-def add(settings: Settings, request: AddRequest) -> CommandResult:
+def add(
+    settings: Settings,
+    file: Annotated[Path, Argument(help="A benchmark_model binary, an APK, or a library for one.")],
+    name: Annotated[str, Option("--name", help="Name of the build.")] = "",
+    tool: Annotated[str, Option("--tool", help="Which program it is (default: by its name).")] = "",
+    libraries: Annotated[
+        list[Path] | None,
+        Option("--with", help="Library to install beside it. Repeat for several."),
+    ] = None,
+    release: Annotated[str, Option("--release", help="Release that the files belong to.")] = "",
+) -> CommandResult:
     """Validate a program and add it to the cache.
 
     Example: benchfarm build add ./benchmark_model --name mine
@@ -173,7 +189,10 @@ def add(settings: Settings, request: AddRequest) -> CommandResult:
     from orchestrator.app.workspace import Workspace
 
     with Workspace(settings) as workspace:
-        build, replaced = add_build(workspace, request)
+        build, replaced = add_build(
+            workspace,
+            AddRequest(file=file, name=name, tool=tool, libraries=libraries or (), release=release),
+        )
     lines = _build_lines(build)
     if replaced is not None:
         lines += [
@@ -187,7 +206,10 @@ def add(settings: Settings, request: AddRequest) -> CommandResult:
 def pin(
     settings: Settings,
     address: Annotated[
-        str, arg("NAME@DIGITS, as 'benchfarm build list --all' shows them.", metavar="RELEASE")
+        str,
+        Argument(
+            help="NAME@DIGITS, as 'benchfarm build list --all' shows them.", metavar="RELEASE"
+        ),
     ],
 ) -> CommandResult:
     """Switch to another kept release, older or newer.
@@ -250,15 +272,19 @@ def _titled(release: Release) -> str:
 def flags(
     settings: Settings,
     name: Annotated[
-        str, arg("Flag, or declared program (default: list all).", metavar="NAME")
+        str, Argument(help="Flag, or declared program (default: list all).", metavar="NAME")
     ] = "",
     tool: Annotated[
-        str, opt("--tool", "Program: native, apk, perf-options, litert-lm, llama-bench ...")
+        str, Option("--tool", help="Program: native, apk, perf-options, litert-lm, llama-bench ...")
     ] = USUAL_TOOL,
-    build: Annotated[str, opt("--build", "Name, sha256 or path of one program.")] = "",
+    build: Annotated[str, Option("--build", help="Name, sha256 or path of one program.")] = "",
     device: Annotated[
         str,
-        opt("--serial -s", "Ask the program that is used on this device (host: this computer)."),
+        Option(
+            "--serial",
+            "-s",
+            help="Ask the program that is used on this device (host: this computer).",
+        ),
     ] = "",
 ) -> CommandResult:
     """Explain the flags of a benchmark program.

@@ -5,22 +5,35 @@ slow build.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
-from orchestrator.app.options import Out, Texts, arg, opt
+from typer import Argument, Option
+
 from orchestrator.app.requests import AbRequest, CompareOptions
 from orchestrator.cli.builds import RELEASE
-from orchestrator.cli.devices import EqualSides, equal_sides_result
-from orchestrator.cli.frame import ON_PHONES, PER_PROCESS, PlanKeys, command
+from orchestrator.cli.commands import command
+from orchestrator.cli.devices import EQUAL_RUNS, equal_sides_result
 from orchestrator.cli.live import facts_of, reporting, reporting_workspace
+from orchestrator.cli.options import (
+    ON_PHONES,
+    PER_PROCESS,
+    Out,
+    Wait,
+    as_typed,
+    plan_keys,
+    share_of,
+)
 from orchestrator.cli.output import CommandResult, columns, format_of, shown, to_json
 from orchestrator.errors import UsageError
 from orchestrator.files import check_writable, write_file
+from orchestrator.frozen import frozen
 from orchestrator.records.plan import Plan, PlanOptions, fixed
 from orchestrator.settings import Settings
 from orchestrator.tables.escapes import one_line
 from orchestrator.tables.table import NESTED, Column, Kind, Table
+from orchestrator.units import split
 
 if TYPE_CHECKING:
     from orchestrator.analysis.comparison import Comparison
@@ -41,25 +54,41 @@ PAIR_HELP: Final = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
+Form = Annotated[
+    str,
+    Option(
+        "--format",
+        "-f",
+        help="text, markdown, json, junit or html (default: by --out, else text).",
+    ),
+]
+FailingOn = Annotated[
+    str,
+    Option(
+        "--fail-on",
+        help="Exit code 1: if a case is slower or broken (slower), also if inconclusive, or never.",
+    ),
+]
+Models = Annotated[
+    list[Path] | None, Option("--model", "-m", help="Model to measure. Repeat for several.")
+]
+Detect = Annotated[str, Option("--detect", help="Smallest relative difference to detect.")]
+Pairs = Annotated[
+    int,
+    Option("--runs", "-n", help="Measure at most N pairs. A pair is one process per side.", min=2),
+]
+
+
+_DETECT: Final = as_typed(AbRequest.detect)
+
+
+@frozen
 class Output:
     """The output of a comparison, and its exit code."""
 
-    form: Annotated[
-        str,
-        opt(
-            "--format -f",
-            "text, markdown, json, junit or html (default: by --out, else text).",
-        ),
-    ] = ""
-    out: Out = None
-    fail_on: Annotated[
-        str,
-        opt(
-            "--fail-on",
-            "Exit code 1: if a case is slower or broken (slower), also if inconclusive, or never.",
-        ),
-    ] = "slower"
+    form: str = ""
+    out: Path | None = None
+    fail_on: str = "slower"
 
     @property
     def chosen_form(self) -> str:
@@ -82,14 +111,40 @@ class Output:
 @command("compare")
 def compare(
     settings: Settings,
-    options: CompareOptions,
-    output: Output,
     sides: Annotated[
-        Texts,
-        arg(
-            "Baseline and candidate: campaigns (newest, previous), or builds, models ... with --by."
+        list[str] | None,
+        Argument(
+            help="Baseline and candidate: campaigns (newest, previous), or builds, models ... with"
+            " --by."
         ),
-    ] = (),
+    ] = None,
+    *,
+    by: Annotated[
+        str,
+        Option("--by", help="Compare within campaigns: build, model, device, delegate or config."),
+    ] = "campaign",
+    campaigns: Annotated[
+        list[str] | None,
+        Option("--campaign", help="With --by: campaigns to use. Repeat for several."),
+    ] = None,
+    threshold: Annotated[
+        str | None,
+        Option(
+            "--threshold",
+            help="Ignore differences below this (default: 2%, or --detect of an A/B comparison).",
+        ),
+    ] = None,
+    level: Annotated[
+        str | None,
+        Option("--level", help="Confidence level of the intervals (default: 99%)."),
+    ] = None,
+    allow: Annotated[
+        list[str] | None,
+        Option("--allow", help="Allow a fact to differ: system, grade, settings ... (a,b)."),
+    ] = None,
+    form: Form = "",
+    out: Out = None,
+    fail_on: FailingOn = "slower",
 ) -> CommandResult:
     """Compare stored results, case by case.
 
@@ -100,8 +155,16 @@ def compare(
     from orchestrator.app import comparing
     from orchestrator.app.workspace import Workspace
 
+    output = Output(form=form, out=out, fail_on=fail_on)
+    options = CompareOptions(
+        by=by,
+        campaign=campaigns or (),
+        threshold=None if threshold is None else share_of(threshold, "--threshold", most=0.5),
+        level=None if level is None else share_of(level, "--level", least=0.5, most=0.9999),
+        allow=split(allow),
+    )
     with Workspace(settings, makes_store=False) as workspace:
-        comparison = comparing.compare(workspace, sides, options)
+        comparison = comparing.compare(workspace, sides or (), options)
         notes = (*comparison.notes, *comparing.allow_hints(comparison, options.allow))
         return rendered(workspace, replace(comparison, notes=notes), output)
 
@@ -153,18 +216,25 @@ def _page(comparison: Comparison) -> str:
     return render_comparison(comparison)
 
 
-@command("ab")
+@command("ab", keys=plan_keys(f"{ON_PHONES} {PAIR_KEYS}", **PAIR_HELP))
 def ab(
     settings: Settings,
     sides: Annotated[
-        Texts,
-        arg(
-            "The two sides: build:OLD build:NEW, model:A model:B, flags:..., delegate:... threads:..."
+        list[str],
+        Argument(
+            help="The two sides: build:OLD build:NEW, model:A model:B, flags:..., delegate:..."
+            " threads:..."
         ),
     ],
-    options: Annotated[PlanOptions, PlanKeys(f"{ON_PHONES} {PAIR_KEYS}", **PAIR_HELP)],
-    request: AbRequest,
-    output: Output,
+    options: PlanOptions,
+    *,
+    models: Models = None,
+    detect: Detect = _DETECT,
+    most: Pairs = AbRequest.most,
+    wait: Wait = "",
+    form: Form = "",
+    out: Out = None,
+    fail_on: FailingOn = "slower",
 ) -> CommandResult:
     """Measure two sides in turns on the same phone.
 
@@ -175,7 +245,8 @@ def ab(
     """
     from orchestrator.app import pairing
 
-    with reporting_workspace(settings, request.wait) as workspace:
+    output, request = Output(form=form, out=out, fail_on=fail_on), _request(models, detect, most)
+    with reporting_workspace(settings, wait) as workspace:
         measured = pairing.compare_ab(workspace, pairing.sides_of(sides, options, request))
         if isinstance(measured, Plan):
             if output.out is not None or output.chosen_form != "text":
@@ -184,10 +255,15 @@ def ab(
                     hint="leave out --out and --format; --json prints what the phone can resolve",
                 )
             # Equal sides measure the smallest difference that the phone can show.
-            runs = min(EqualSides.runs, 2 * request.most)
+            runs = min(EQUAL_RUNS, 2 * most)
             plan = replace(measured, invocations=fixed(runs))
             return equal_sides_result(workspace, plan)
         return pairs_result(workspace, measured, output)
+
+
+def _request(models: Sequence[Path] | None, detect: str, most: int) -> AbRequest:
+    share = share_of(detect, "--detect", most=0.5)
+    return AbRequest(models=tuple(models or ()), detect=share, most=most)
 
 
 def pairs_result(workspace: Workspace, measured: MeasuredCampaign, output: Output) -> CommandResult:
@@ -201,17 +277,24 @@ def pairs_result(workspace: Workspace, measured: MeasuredCampaign, output: Outpu
     return replace(result, is_kept=True)
 
 
-@command("bisect", has_table=True)
+@command(
+    "bisect",
+    has_table=True,
+    keys=plan_keys(f"devices {PAIR_KEYS}", devices="Serial number of the phone.", **PAIR_HELP),
+)
 def bisect(
     settings: Settings,
-    good: Annotated[str, arg("The build that was fast: NAME@DIGITS.")],
-    bad: Annotated[str, arg("The build that is slow: NAME@DIGITS.")],
-    options: Annotated[
-        PlanOptions,
-        PlanKeys(f"devices {PAIR_KEYS}", devices="Serial number of the phone.", **PAIR_HELP),
-    ],
-    request: AbRequest,
-    since: Annotated[str, opt("--since", "Reuse stored A/B results up to this age.")] = "24 h",
+    good: Annotated[str, Argument(help="The build that was fast: NAME@DIGITS.")],
+    bad: Annotated[str, Argument(help="The build that is slow: NAME@DIGITS.")],
+    options: PlanOptions,
+    *,
+    models: Models = None,
+    detect: Detect = _DETECT,
+    most: Pairs = AbRequest.most,
+    wait: Wait = "",
+    since: Annotated[
+        str, Option("--since", help="Reuse stored A/B results up to this age.")
+    ] = "24 h",
 ) -> CommandResult:
     """Find the first build that is slower than a good one.
 
@@ -223,8 +306,8 @@ def bisect(
     from orchestrator.report import comparisons
 
     fresh_s = time_limits.span_of("--since", since) or 0.0
-    options = {**options, "name": "bisect"}
-    with reporting_workspace(settings, request.wait) as workspace:
+    options, request = {**options, "name": "bisect"}, _request(models, detect, most)
+    with reporting_workspace(settings, wait) as workspace:
         result, releases, facts = bisecting.bisect(
             workspace, (good, bad), options, request, fresh_s=fresh_s
         )

@@ -8,16 +8,16 @@ import json
 import platform
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
-import typer
+from typer import Argument, Context, Option
 
 from orchestrator import __version__
-from orchestrator.app.options import Listed, Texts, Wait, arg, opt
-from orchestrator.cli.frame import DryRun, command, refuse
+from orchestrator.cli.commands import command
 from orchestrator.cli.live import exit_code_of, reporting_workspace
+from orchestrator.cli.options import DryRun, Wait, refuse
 from orchestrator.cli.output import CommandResult, shown, to_json
 from orchestrator.errors import DeviceError, UsageError
 from orchestrator.files import check_writable, write_file
@@ -29,6 +29,7 @@ from orchestrator.settings import Settings
 from orchestrator.tables.escapes import one_line
 from orchestrator.tables.renderers import as_text
 from orchestrator.tables.table import EVERYWHERE, Column, Form, Kind, Table, fields_of
+from orchestrator.units import split
 
 if TYPE_CHECKING:
     from orchestrator.app.doctor import Finding
@@ -62,10 +63,12 @@ def list_attached(settings: Settings) -> CommandResult:
 @command("device restore")
 def restore(
     settings: Settings,
-    serials: Annotated[Texts, arg("Serial numbers (default: all with open changes).")] = (),
+    serials: Annotated[
+        list[str] | None, Argument(help="Serial numbers (default: all with open changes).")
+    ] = None,
     *,
     force: Annotated[
-        bool, opt("--force", "Include phones leased by a dead process of another computer.")
+        bool, Option("--force", help="Include phones leased by a dead process of another computer.")
     ] = False,
     dry_run: DryRun = False,
 ) -> CommandResult:
@@ -88,7 +91,7 @@ def restore(
             hint="benchfarm device restore --force SERIAL",
         )
     if dry_run:
-        return _pending(settings, serials)
+        return _pending(settings, serials or ())
     with Workspace(settings, makes_store=False) as workspace:
         results = restore_phones(workspace, serials or None, take=force)
     restored = {
@@ -113,9 +116,9 @@ def restore(
 @command("device connect")
 def connect(
     settings: Settings,
-    address: Annotated[str, arg("HOST[:PORT] that the phone shows.")],
+    address: Annotated[str, Argument(help="HOST[:PORT] that the phone shows.")],
     *,
-    undo: Annotated[bool, opt("--undo", "Disconnect it, and forget its address.")] = False,
+    undo: Annotated[bool, Option("--undo", help="Disconnect it, and forget its address.")] = False,
 ) -> DoneAnswer:
     """Connect a phone by Wi-Fi, and remember it.
 
@@ -131,8 +134,8 @@ def connect(
 @command("device pair")
 def pair(
     settings: Settings,
-    address: Annotated[str, arg("HOST:PORT under 'Pair device with pairing code'.")],
-    code: Annotated[str, arg("The six digits beside it.")],
+    address: Annotated[str, Argument(help="HOST:PORT under 'Pair device with pairing code'.")],
+    code: Annotated[str, Argument(help="The six digits beside it.")],
 ) -> DoneAnswer:
     """Pair this computer with a phone by Wi-Fi, once.
 
@@ -147,7 +150,7 @@ def pair(
 
 @command("device release")
 def release(
-    settings: Settings, serial: Annotated[str, arg("Serial number of the phone.")]
+    settings: Settings, serial: Annotated[str, Argument(help="Serial number of the phone.")]
 ) -> DoneAnswer:
     """Release a phone from quarantine.
 
@@ -162,7 +165,7 @@ def release(
 def adb(
     settings: Settings,
     action: Annotated[
-        str, arg("status; or stop, which ends the server that benchfarm started.")
+        str, Argument(help="status; or stop, which ends the server that benchfarm started.")
     ] = "status",
 ) -> CommandResult | DoneAnswer:
     """Show or stop the adb server that benchfarm started.
@@ -217,38 +220,8 @@ _TOLD_PROPERTIES = re.compile(
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class EqualSides:
-    """The measurement of equal sides in a check."""
-
-    sessions: Annotated[
-        int,
-        opt(
-            "--sessions",
-            "Measure equal sides in N sessions: the smallest change that shows.",
-            min=0,
-        ),
-    ] = 0
-    model: Annotated[
-        Path | None, opt("--model -m", "Model to measure (default: a sample model).")
-    ] = None
-    delegate: Annotated[str, opt("--delegate -d", "Delegate to measure.")] = USUAL_DELEGATE.value
-    runs: Annotated[int, opt("--runs -n", "Processes per session.", min=2)] = 12
-    wait: Wait = ""
-
-    def plan(self, serials: Sequence[str]) -> Plan:
-        """Return the plan of one session."""
-        from orchestrator.app import resolution
-        from orchestrator.app.measuring import bench_plan
-
-        return bench_plan(
-            {
-                "models": [str(self.model or resolution.sample_model())],
-                "devices": list(serials),
-                "delegates": self.delegate,
-                "invocations": self.runs,
-            }
-        )
+#: Processes of a session of equal sides.
+EQUAL_RUNS: Final = 12
 
 
 def equal_sides_result(workspace: Workspace, plan: Plan) -> CommandResult:
@@ -274,30 +247,33 @@ def equal_sides_result(workspace: Workspace, plan: Plan) -> CommandResult:
     return replace(result, is_kept=True)
 
 
-@dataclass(frozen=True, kw_only=True)
-class CheckOptions:
-    """The phones to check, and the file to write."""
-
-    serials: Annotated[
-        Listed, opt("--serial -s", "Serial number (default: all attached phones).")
-    ] = ()
-    out: Annotated[Path | None, opt("--out -o", "File for the report.")] = None
-
-    def __post_init__(self) -> None:
-        """Raise UsageError for this computer, and for a file that can't be written."""
-        if HOST_SERIAL in self.serials:
-            raise UsageError(
-                "only phones are checked", hint="benchfarm doctor checks this computer"
-            )
-        if self.out is not None:
-            if len(self.serials) != 1:
-                raise UsageError("--out needs one phone", hint="name it with -s SERIAL")
-            check_writable(self.out)
-
-
 @command("device check")
 def check(
-    settings: Settings, context: typer.Context, options: CheckOptions, sides: EqualSides
+    settings: Settings,
+    context: Context,
+    serials: Annotated[
+        list[str] | None,
+        Option("--serial", "-s", help="Serial number (default: all attached phones)."),
+    ] = None,
+    out: Annotated[Path | None, Option("--out", "-o", help="File for the report.")] = None,
+    *,
+    sessions: Annotated[
+        int,
+        Option(
+            "--sessions",
+            help="Measure equal sides in N sessions: the smallest change that shows.",
+            min=0,
+        ),
+    ] = 0,
+    model: Annotated[
+        Path | None,
+        Option("--model", "-m", help="Model to measure (default: a sample model)."),
+    ] = None,
+    delegate: Annotated[
+        str, Option("--delegate", "-d", help="Delegate to measure.")
+    ] = USUAL_DELEGATE.value,
+    runs: Annotated[int, Option("--runs", "-n", help="Processes per session.", min=2)] = EQUAL_RUNS,
+    wait: Wait = "",
 ) -> CommandResult:
     """Check on the phone everything that benchfarm relies on.
 
@@ -311,22 +287,35 @@ def check(
     configuration in several sessions. Earlier sessions count as well, so run it weekly.
     """
     from orchestrator.app import resolution
+    from orchestrator.app.measuring import bench_plan
     from orchestrator.app.phones import check_phones
     from orchestrator.ports import CheckResult
 
+    chosen = split(serials)
+    if HOST_SERIAL in chosen:
+        raise UsageError("only phones are checked", hint="benchfarm doctor checks this computer")
+    if out is not None:
+        if len(chosen) != 1:
+            raise UsageError("--out needs one phone", hint="name it with -s SERIAL")
+        check_writable(out)
+    if not sessions:
+        refuse(context, {"model", "delegate", "runs", "wait"}, "without --sessions")
     results, texts, failed = [], [], False
     measured: Sequence[MeasuredCampaign] = ()
-    serials = options.serials
-    if not sides.sessions:
-        refuse(context, {"model", "delegate", "runs", "wait"}, "without --sessions")
-    with reporting_workspace(settings, sides.wait, makes_store=bool(sides.sessions)) as workspace:
-        if sides.sessions:
-            measured = resolution.measure_equal_sides(
-                workspace, sides.plan(serials), sessions=sides.sessions
+    with reporting_workspace(settings, wait, makes_store=bool(sessions)) as workspace:
+        if sessions:
+            plan = bench_plan(
+                {
+                    "models": [str(model or resolution.sample_model())],
+                    "devices": chosen,
+                    "delegates": delegate,
+                    "invocations": runs,
+                }
             )
-        for device, facts, checks, path in check_phones(workspace, serials, options.out):
+            measured = resolution.measure_equal_sides(workspace, plan, sessions=sessions)
+        for device, facts, checks, path in check_phones(workspace, chosen, out):
             content = to_json(_report(device, facts, checks)) + "\n"
-            write_file(path, content, makes_folder=options.out is None)
+            write_file(path, content, makes_folder=out is None)
             failed = failed or any(item.result is CheckResult.FAILS for item in checks)
             resolutions = resolution.stored_resolutions(workspace, [facts])
             results.append(
@@ -411,7 +400,7 @@ def doctor(
     settings: Settings,
     *,
     farm: Annotated[
-        bool, opt("--farm", "Check only the farm: queue, clocks, hosts, phones.")
+        bool, Option("--farm", help="Check only the farm: queue, clocks, hosts, phones.")
     ] = False,
 ) -> CommandResult:
     """Check this computer, adb, the phones and the farm.

@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterator
 from typing import Annotated, Final
 
-from orchestrator.app.options import arg
-from orchestrator.cli.frame import command
+from typer import Argument
+
+from orchestrator.cli.commands import command
 from orchestrator.cli.output import CommandResult
 from orchestrator.errors import UsageError, nearest
 from orchestrator.frozen import frozen
@@ -76,7 +77,10 @@ def plain(text: str) -> str:
 @command("explain")
 def explain(
     word: Annotated[
-        str, arg("Term, code or page, such as partial, throttled or plans (default: list all).")
+        str,
+        Argument(
+            help="Term, code or page, such as partial, throttled or plans (default: list all)."
+        ),
     ] = "",
 ) -> CommandResult:
     """Explain a term or a code, or show a page of the docs.
@@ -129,7 +133,7 @@ _SHELLS: Final = ("bash", "zsh", "fish")
 
 
 @command("completion")
-def completion(shell: Annotated[str, arg("bash, zsh or fish.")]) -> CommandResult:
+def completion(shell: Annotated[str, Argument(help="bash, zsh or fish.")]) -> CommandResult:
     """Print a completion script for your shell.
 
     Example: benchfarm completion bash >> ~/.bashrc

@@ -17,8 +17,10 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Final
 
-from orchestrator.app.options import opt
-from orchestrator.cli.frame import Json, command
+from typer import Option
+
+from orchestrator.cli.commands import command
+from orchestrator.cli.options import Json
 from orchestrator.cli.output import (
     CUT_EXIT_CODE,
     LOCK,
@@ -171,9 +173,9 @@ _CAMPAIGNS: Final[Sequence[Column[Status]]] = (
 def status(
     settings: Settings,
     *,
-    watch: Annotated[bool, opt("--watch", "Repeat until no campaign runs.")] = False,
+    watch: Annotated[bool, Option("--watch", help="Repeat until no campaign runs.")] = False,
     every_s: Annotated[
-        float | None, opt("--every", "Seconds between two updates (2).", min=0.2)
+        float | None, Option("--every", help="Seconds between two updates (2).", min=0.2)
     ] = None,
     as_json: Json = False,
 ) -> CommandResult:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import tempfile
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from orchestrator.app.options import Wait, arg, opt
-from orchestrator.cli.frame import HtmlOut, Legend, PlanKeys, command
+from typer import Argument, Option
+
+from orchestrator.cli.commands import command
+from orchestrator.cli.options import HtmlOut, Legend, Wait, plan_keys
 from orchestrator.cli.output import CommandResult, Streamed, columns
 from orchestrator.errors import BenchfarmError, HostStorageError, UsageError
 from orchestrator.files import check_writable
@@ -23,18 +25,14 @@ if TYPE_CHECKING:
     from orchestrator.app.workspace import Workspace
 
 
-@dataclass(frozen=True, kw_only=True)
-class Ending:
-    """The wait for phones, and the output of the results."""
-
-    out: HtmlOut = None
-    wait: Wait = ""
-    legend: Legend = False
-
-
-@command("bench")
+@command("bench", keys=plan_keys())
 def bench(
-    settings: Settings, options: Annotated[PlanOptions, PlanKeys()], ending: Ending
+    settings: Settings,
+    options: PlanOptions,
+    *,
+    out: HtmlOut = None,
+    wait: Wait = "",
+    legend: Legend = False,
 ) -> CommandResult:
     """Measure models on phones; name the fastest delegate.
 
@@ -45,42 +43,44 @@ def bench(
     from orchestrator.app.attached import Needs
     from orchestrator.app.measuring import bench_plan
 
-    return _measured(settings, bench_plan(options), ending, Needs.EACH)
+    return _measured(settings, bench_plan(options), out, wait, legend=legend, needs=Needs.EACH)
 
 
-def _measured(settings: Settings, plan: Plan, ending: Ending, needs: Needs) -> CommandResult:
+def _measured(
+    settings: Settings, plan: Plan, out: Path | None, wait: str, *, legend: bool, needs: Needs
+) -> CommandResult:
     from orchestrator.app import measuring
     from orchestrator.cli.live import reporting_workspace
 
-    if ending.out is not None:
-        check_writable(ending.out)
-    with reporting_workspace(settings, ending.wait) as workspace:
+    if out is not None:
+        check_writable(out)
+    with reporting_workspace(settings, wait) as workspace:
         measured = measuring.run(workspace, plan, needs)
-        return campaign_result(workspace, measured, ending.out, legend=ending.legend)
+        return campaign_result(workspace, measured, out, legend=legend)
 
 
-@dataclass(frozen=True, kw_only=True)
-class RunRequest(Ending):
-    """The options of a plan's run."""
-
-    resume: Annotated[
-        bool,
-        opt(
-            "--resume",
-            "Resume an interrupted campaign (default: the newest open one that has runs).",
-        ),
-    ] = False
-    until: Annotated[str, opt("--until", "Stop at this time: 06:00, or a date with a time.")] = ""
-
-
-@command("run")
+@command("run", keys=plan_keys("budget"))
 def run(
     settings: Settings,
-    options: Annotated[PlanOptions, PlanKeys("budget")],
-    request: RunRequest,
+    options: PlanOptions,
     plan: Annotated[
-        Path | None, arg("Plan file (YAML); with --resume a campaign's id or the beginning of it.")
+        Path | None,
+        Argument(help="Plan file (YAML); with --resume a campaign's id or the beginning of it."),
     ] = None,
+    *,
+    resume: Annotated[
+        bool,
+        Option(
+            "--resume",
+            help="Resume an interrupted campaign (default: the newest open one that has runs).",
+        ),
+    ] = False,
+    until: Annotated[
+        str, Option("--until", help="Stop at this time: 06:00, or a date with a time.")
+    ] = "",
+    out: HtmlOut = None,
+    wait: Wait = "",
+    legend: Legend = False,
 ) -> CommandResult:
     """Run a plan, or resume an interrupted campaign.
 
@@ -93,13 +93,13 @@ def run(
     from orchestrator.clock import SystemClock
     from orchestrator.config.plan import load_plan
 
-    if request.resume:
-        if options or request.until:
+    if resume:
+        if options or until:
             raise UsageError(
                 "a resumed campaign keeps its time limits",
                 hint="leave out --budget and --until",
             )
-        return _resumed(settings, str(plan or ""), request)
+        return _resumed(settings, str(plan or ""), out, wait, legend=legend)
     if plan is None:
         raise UsageError(
             "give either a plan file or --resume",
@@ -107,27 +107,29 @@ def run(
         )
     loaded = load_plan(plan, home=settings.data_folder)
     limited = time_limits.limited(
-        loaded, budget=options.get("budget", ""), until=request.until, now=SystemClock().now()
+        loaded, budget=options.get("budget", ""), until=until, now=SystemClock().now()
     )
-    return _measured(settings, limited, request, Needs.ONE)
+    return _measured(settings, limited, out, wait, legend=legend, needs=Needs.ONE)
 
 
-def _resumed(settings: Settings, campaign: str, request: RunRequest) -> CommandResult:
+def _resumed(
+    settings: Settings, campaign: str, out: Path | None, wait: str, *, legend: bool
+) -> CommandResult:
     """Resume a campaign; succeed without one when none is named and none is open."""
     from orchestrator.app import resuming
     from orchestrator.cli.comparing import Output, pairs_result
     from orchestrator.cli.live import reporting_workspace
 
-    if request.out is not None:
-        check_writable(request.out)
-    with reporting_workspace(settings, request.wait, makes_store=False) as workspace:
+    if out is not None:
+        check_writable(out)
+    with reporting_workspace(settings, wait, makes_store=False) as workspace:
         done = resuming.resume(workspace, campaign)
         if done is None:
             text = f"nothing is left to resume in {workspace.store.name}"
             return CommandResult(text=text, data={"campaign_id": None})
         if done.campaign.terms.pairing is not None:
-            return pairs_result(workspace, done, Output(out=request.out))
-        return campaign_result(workspace, done, request.out, legend=request.legend)
+            return pairs_result(workspace, done, Output(out=out))
+        return campaign_result(workspace, done, out, legend=legend)
 
 
 def campaign_result(
@@ -205,7 +207,7 @@ def quickstart(settings: Settings) -> CommandResult:
         phones = virtual_phones.start(private, request, exit_with_parent=True)
         try:
             serials = tuple(phone.serial for phone in phones)
-            result = bench(private, virtual_phones.quickstart_options(serials), Ending())
+            result = bench(private, virtual_phones.quickstart_options(serials))
         finally:
             # An earlier error is the one to report.
             with suppress(BenchfarmError):

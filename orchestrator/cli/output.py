@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TextIO, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TextIO, TypeVar, cast
 
 from orchestrator import __version__
 from orchestrator.errors import HostStorageError, UsageError
@@ -24,6 +24,7 @@ from orchestrator.frozen import frozen
 from orchestrator.tables.escapes import is_unseen, one_line, visible_block
 
 if TYPE_CHECKING:
+    from orchestrator.records.answers import DoneAnswer
     from orchestrator.tables.table import Table
 
 
@@ -274,6 +275,42 @@ def shown(
         exit_code=exit_code,
         tables=tables,
     )
+
+
+def show(result: CommandResult | DoneAnswer, form: str) -> NoReturn:
+    """Print a result in a form, and exit with its code."""
+    from orchestrator.tables.renderers import as_markdown, csv_lines
+
+    if not isinstance(result, CommandResult):
+        result = CommandResult(text=result.text, data=result.data)
+    if result.is_kept:
+        # The work is done: a late signal must not cut off its output.
+        ignore_stop_signals()
+    try:
+        if form == "json":
+            say_json(json_pieces(result.data))
+        elif form == "csv" and result.tables:
+            for number, table in enumerate(result.tables):
+                # A large campaign's rows aren't held in memory.
+                for line in itertools.chain(["\n"] * bool(number), csv_lines(table)):
+                    say(line, end="")
+        elif form != "text" and result.tables:
+            whole = [dataclasses.replace(table, rows=[*table.rows]) for table in result.tables]
+            if form == "html":
+                from orchestrator.tables.html import page
+
+                text = page(whole)
+            else:
+                text = "\n".join(map(as_markdown, whole))
+            say(text.rstrip("\n"))
+        else:
+            for line in [result.text] if result.text else result.lines:
+                say(line, looks=result.looks)
+    except OutputClosedError:
+        if not result.is_kept:
+            raise
+    # The option parser would take 130 for Ctrl-C.
+    raise SystemExit(result.exit_code)
 
 
 class Streamed(list[ItemT]):

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from orchestrator.app.options import Texts, arg, opt
-from orchestrator.cli.frame import command
+from typer import Argument, Option
+
+from orchestrator.cli.commands import command
 from orchestrator.cli.output import CommandResult, shown, to_json
 from orchestrator.errors import AdbUnavailableError, UsageError
 from orchestrator.files import write_file
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 @command("plan show", has_table=True)
 def show(
-    settings: Settings, path: Annotated[Path, arg("Plan file (YAML).", metavar="PLAN")]
+    settings: Settings, path: Annotated[Path, Argument(help="Plan file (YAML).", metavar="PLAN")]
 ) -> CommandResult:
     """Show a plan's cases on the attached devices.
 
@@ -142,9 +143,10 @@ def _not_chosen(opened: OpenedDevices) -> dict[str, str]:
 def init(
     settings: Settings,
     models: Annotated[
-        Texts, arg("Model files (.tflite), or patterns in quotes: 'models/*.tflite'.")
-    ] = (),
-    out: Annotated[Path, opt("--out -o", "File to write.")] = Path("plan.yaml"),
+        list[str] | None,
+        Argument(help="Model files (.tflite), or patterns in quotes: 'models/*.tflite'."),
+    ] = None,
+    out: Annotated[Path, Option("--out", "-o", help="File to write.")] = Path("plan.yaml"),
 ) -> CommandResult:
     """Write a commented plan for the attached phones.
 
@@ -167,7 +169,7 @@ def init(
         except AdbUnavailableError:
             # A plan can be written without phones and without adb.
             devices = []
-    write_file(out, initial_plan(devices, models, out))
+    write_file(out, initial_plan(devices, models or (), out))
     phones = counted(len(devices), "phone")
     text = (
         f"{out}: a plan for {phones}; to see its cases: benchfarm plan show {shlex.quote(str(out))}"

@@ -5,12 +5,14 @@ results for other programs and labs.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from orchestrator.app.exchange import EXPORTERS, FORMATS, ExportRequest, ImportRequest
-from orchestrator.app.options import Campaigns, Out, Texts, opt
-from orchestrator.cli.frame import Legend, command
+from typer import Argument, Option
+
+from orchestrator.app.exchange import EXPORTERS, FORMATS, ROWS, ExportRequest, ImportRequest
+from orchestrator.cli.commands import command
+from orchestrator.cli.options import Campaigns, HtmlOut, Legend, Out
 from orchestrator.cli.output import ENDINGS, CommandResult, columns, format_of
 from orchestrator.errors import UsageError
 from orchestrator.files import write_file
@@ -28,10 +30,15 @@ REPORT_FORMATS = ("html", "text", "markdown", "csv", "json")
 @command("report")
 def report(
     settings: Settings,
-    campaigns: Campaigns = (),
+    campaigns: Campaigns = None,
     out: Out = None,
     form: Annotated[
-        str, opt("--format -f", "html, text, markdown, csv or json (default: by --out, else html).")
+        str,
+        Option(
+            "--format",
+            "-f",
+            help="html, text, markdown, csv or json (default: by --out, else html).",
+        ),
     ] = "",
     *,
     legend: Legend = False,
@@ -49,7 +56,7 @@ def report(
     facts = {"campaigns": [item.campaign_id for item in chosen]}
     if form == "html":
         # A submission has one report, with the submission's name.
-        name = campaigns[0] if len(chosen) > 1 and len(campaigns) == 1 else ""
+        name = campaigns[0] if campaigns and len(chosen) > 1 == len(campaigns) else ""
         name = "" if name in {"newest", "previous"} else name
         path = write_report(settings, data, chosen, out, name)
         return CommandResult(text=str(path), data={"path": path, **facts})
@@ -77,7 +84,7 @@ def report(
 
 
 def _data(
-    settings: Settings, campaigns: Texts, *, has_logs: bool = False
+    settings: Settings, campaigns: Sequence[str] | None, *, has_logs: bool = False
 ) -> tuple[list[Any], ReportData]:
     """Return the named campaigns, by default the newest, and the data of their report."""
     from orchestrator.app.stored import named_campaigns, report_data
@@ -89,7 +96,7 @@ def _data(
 
 
 @command("advise")
-def advise(settings: Settings, campaigns: Campaigns = ()) -> CommandResult:
+def advise(settings: Settings, campaigns: Campaigns = None) -> CommandResult:
     """Apply six rules of good practice to stored results.
 
     Example: benchfarm advise newest
@@ -105,17 +112,47 @@ def advise(settings: Settings, campaigns: Campaigns = ()) -> CommandResult:
 
 
 @command("export")
-def export(settings: Settings, request: ExportRequest) -> CommandResult:
+def export(
+    settings: Settings,
+    campaigns: Campaigns = None,
+    *,
+    out: Annotated[
+        Path | None,
+        Option("--out", "-o", help="File (default: benchfarm-... in this folder, by format)."),
+    ] = None,
+    form: Annotated[
+        str,
+        Option("--format", "-f", help=f"{', '.join(FORMATS)} (default: by --out, else bundle)."),
+    ] = "",
+    runs: Annotated[
+        list[str] | None,
+        Option("--run", help="Export only this run, by id or its beginning. Repeat for several."),
+    ] = None,
+    rows: Annotated[
+        str,
+        Option(
+            "--rows", help=f"One row for each of these, in formats with rows: {' or '.join(ROWS)}."
+        ),
+    ] = ROWS[0],
+    force: Annotated[bool, Option("--force", help="Replace an existing file.")] = False,
+) -> CommandResult:
     """Write results as a bundle, CSV, Parquet, JSON and more.
 
     Example: benchfarm export newest --format csv
     """
     from orchestrator.app import exchange
 
-    endings = _endings(request.out.suffix.lower()) if request.out is not None else ENDINGS
-    form = format_of(request.form, request.out, FORMATS, default="bundle", endings=endings)
-    path, done = exchange.export(settings, replace(request, form=form))
-    data = {"format": form, "files": [str(path)], **done.data}
+    endings = _endings(out.suffix.lower()) if out is not None else ENDINGS
+    request = ExportRequest(
+        campaigns=campaigns or (),
+        out=out,
+        form=format_of(form, out, FORMATS, default="bundle", endings=endings),
+        runs=runs or (),
+        rows=rows,
+        force=force,
+    )
+    path, done = exchange.export(settings, request)
+    data = {"format": request.form, "files": [str(path)], **done.data}
     return CommandResult(text=f"{path}: {done.text}" if done.text else str(path), data=data)
 
 
@@ -134,24 +171,58 @@ def _endings(suffix: str) -> dict[str, tuple[str, ...]]:
 
 
 @command("import")
-def import_results(settings: Settings, request: ImportRequest) -> CommandResult:
+def import_results(
+    settings: Settings,
+    files: Annotated[
+        list[Path],
+        Argument(
+            help="A bundle, a session's folder, leaderboard JSONL, or a text with benchmark output."
+        ),
+    ],
+    *,
+    device: Annotated[
+        str, Option("--serial", "-s", help="Serial number or name of the measured phone.")
+    ] = "",
+    models: Annotated[
+        list[Path] | None, Option("--model", "-m", help="Measured model. Repeat for several.")
+    ] = None,
+    profile: Annotated[
+        str, Option("--profile", help="Device profile, for a phone that the store doesn't have.")
+    ] = "",
+    app: Annotated[
+        str,
+        Option(
+            "--app", help="The app that measured: its file (a path with a slash) or its version."
+        ),
+    ] = "",
+    name: Annotated[str, Option("--name", help="Name of the campaign.")] = "import",
+    out: HtmlOut = None,
+) -> CommandResult:
     """Import a bundle, or results of other labs and apps.
 
     Example: benchfarm import benchfarm-bundle.zip
     """
-    format_of("", request.out, ("html",), default="html")
-    if missing := next((path for path in request.files if not path.exists()), None):
+    if missing := next((path for path in files if not path.exists()), None):
         raise UsageError(f"{missing}: there is no such file")
     importers = sorted(every("importers", Importer).values(), key=lambda item: item.is_last)
     first, *further = [
-        next((item for item in importers if item.takes(path)), None) for path in request.files
+        next((item for item in importers if item.takes(path)), None) for path in files
     ]
     if first is None or any(item is not first for item in further):
-        files = " and ".join(map(str, request.files))
+        paths = " and ".join(map(str, files))
         kinds = ", ".join(item.title for item in importers)
         raise UsageError(
-            f"{files}: can't be imported", hint=f"name files of one of these kinds: {kinds}"
+            f"{paths}: can't be imported", hint=f"name files of one of these kinds: {kinds}"
         )
+    request = ImportRequest(
+        files=files,
+        device=device,
+        models=models or (),
+        profile=profile,
+        app=app,
+        name=name,
+        out=out,
+    )
     return first.take_in(settings, request)
 
 

@@ -6,12 +6,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
-from orchestrator.app.options import Campaigns, Out, Texts, arg, opt
-from orchestrator.cli.frame import DryRun, command
+from typer import Argument, Option
+
+from orchestrator.cli.commands import command
+from orchestrator.cli.options import Campaigns, DryRun, Out
 from orchestrator.cli.output import CommandResult, Streamed, columns, shown
 from orchestrator.errors import StoreError, UsageError
 from orchestrator.fields import unknown_word_message
@@ -42,19 +44,24 @@ _SHOWN: Final = 30
 #: Runs held at once for a list without a limit.
 _AT_ONCE: Final = 200
 _Limit = Annotated[
-    int | None, opt("--limit", "At most N, 0 for all (default: what fits a screen).", min=0)
+    int | None, Option("--limit", help="At most N, 0 for all (default: what fits a screen).", min=0)
 ]
-_Run = Annotated[str, arg("Run id or its beginning, from 'benchfarm results runs', or newest.")]
+_Run = Annotated[
+    str, Argument(help="Run id or its beginning, from 'benchfarm results runs', or newest.")
+]
 
 
 @command("results list", has_table=True)
 def campaigns(
     settings: Settings,
     *,
-    hidden: Annotated[bool, opt("--all", "Include hidden campaigns.")] = False,
-    name: Annotated[str, opt("--name", "Only campaigns with this in their name.")] = "",
+    hidden: Annotated[bool, Option("--all", help="Include hidden campaigns.")] = False,
+    name: Annotated[str, Option("--name", help="Only campaigns with this in their name.")] = "",
     status: Annotated[
-        str, opt("--status", "Only campaigns of this status: running, finished, interrupted ...")
+        str,
+        Option(
+            "--status", help="Only campaigns of this status: running, finished, interrupted ..."
+        ),
     ] = "",
     limit: _Limit = None,
 ) -> CommandResult:
@@ -95,33 +102,19 @@ def campaigns(
     return shown(replace(table, nothing=nothing, most=max_rows, further=further))
 
 
-@dataclass(frozen=True, kw_only=True)
-class RunFilter:
-    """The filter of listed runs."""
-
-    device: Annotated[str, opt("--serial -s", "Only runs of this phone.")] = ""
-    delegate: Annotated[str, opt("--delegate -d", "Only runs of this delegate.")] = ""
-    outcome: Annotated[
-        str, opt("--status", "Only runs of this status: completed, failed, timed-out ...")
-    ] = ""
-    limit: _Limit = None
-
-    def fits(self, run: RunRecord) -> bool:
-        """Whether a run passes the filter."""
-        return (
-            self.device.lower() in {"", run.case.serial.lower()}
-            and self.delegate.lower() in {"", run.case.delegate}
-            and self.outcome in {"", run.outcome}
-        )
-
-
 @command("results runs", has_table=True)
 def runs(
     settings: Settings,
-    run_filter: RunFilter,
     campaign: Annotated[
-        str, arg("Campaign id, its beginning, or a name (default: the newest).")
+        str, Argument(help="Campaign id, its beginning, or a name (default: the newest).")
     ] = "",
+    *,
+    device: Annotated[str, Option("--serial", "-s", help="Only runs of this phone.")] = "",
+    delegate: Annotated[str, Option("--delegate", "-d", help="Only runs of this delegate.")] = "",
+    outcome: Annotated[
+        str, Option("--status", help="Only runs of this status: completed, failed, timed-out ...")
+    ] = "",
+    limit: _Limit = None,
 ) -> CommandResult:
     """List the runs of a campaign.
 
@@ -131,16 +124,21 @@ def runs(
     from orchestrator.app.workspace import Workspace
     from orchestrator.tables.runs import runs_table
 
-    if run_filter.outcome and run_filter.outcome not in list(Outcome):
-        raise UsageError(f"--status: {unknown_word_message(run_filter.outcome, Outcome)}")
-    limit = run_filter.limit
+    if outcome and outcome not in list(Outcome):
+        raise UsageError(f"--status: {unknown_word_message(outcome, Outcome)}")
     with Workspace(settings, makes_store=False) as workspace:
         chosen = [item.campaign_id for item in find_campaigns(workspace.store, campaign)]
 
     def fitting() -> Iterator[RunRecord]:
         # Read while they are printed: a large campaign's runs aren't held in memory.
         with Workspace(settings, makes_store=False) as workspace:
-            yield from filter(run_filter.fits, workspace.store.runs(campaign_ids=chosen))
+            for run in workspace.store.runs(campaign_ids=chosen):
+                if (
+                    device.lower() in {"", run.case.serial.lower()}
+                    and delegate.lower() in {"", run.case.delegate}
+                    and outcome in {"", run.outcome}
+                ):
+                    yield run
 
     def lines() -> Iterator[str]:
         max_lines, count = 10 * _SHOWN if limit is None else limit, 0
@@ -174,10 +172,10 @@ def log(
     settings: Settings,
     run_id: _Run,
     attachment: Annotated[
-        str, opt("--attachment -a", "Name of one attachment (default: all text).")
+        str, Option("--attachment", "-a", help="Name of one attachment (default: all text).")
     ] = "",
     issue: Annotated[
-        bool, opt("--issue", "Write a text for the program's issue tracker, in Markdown.")
+        bool, Option("--issue", help="Write a text for the program's issue tracker, in Markdown.")
     ] = False,
     out: Out = None,
 ) -> CommandResult:
@@ -243,7 +241,7 @@ def _issue(workspace: Workspace, run: RunRecord, out: Path | None) -> CommandRes
 
 
 @command("results reparse")
-def reparse(settings: Settings, campaigns: Campaigns = ()) -> CommandResult:
+def reparse(settings: Settings, campaigns: Campaigns = None) -> CommandResult:
     """Parse stored output again, and update the verdicts.
 
     Example: benchfarm results reparse
@@ -254,7 +252,7 @@ def reparse(settings: Settings, campaigns: Campaigns = ()) -> CommandResult:
     from orchestrator.app.workspace import Workspace
 
     with Workspace(settings, makes_store=False) as workspace:
-        review = reparse_campaigns(workspace, campaigns)
+        review = reparse_campaigns(workspace, campaigns or ())
     text = f"{counted(review.reviewed, 'run')} parsed again, {len(review.changed)} changed"
     if review.pruned:
         text += f"; {review.pruned} unchanged, because their raw output was deleted"
@@ -263,7 +261,9 @@ def reparse(settings: Settings, campaigns: Campaigns = ()) -> CommandResult:
     return CommandResult(text=text, data=review)
 
 
-_ById = Annotated[Texts, arg("Campaigns, by id or its beginning.", metavar="CAMPAIGN...")]
+_ById = Annotated[
+    list[str], Argument(help="Campaigns, by id or its beginning.", metavar="CAMPAIGN...")
+]
 
 
 @command("store prune")
@@ -271,10 +271,12 @@ def prune(
     settings: Settings,
     *,
     older_than: Annotated[
-        str, opt("--older-than", "Only campaigns older than this, for example 90d.")
+        str, Option("--older-than", help="Only campaigns older than this, for example 90d.")
     ],
     dry_run: DryRun = False,
-    compact: Annotated[bool, opt("--compact", "Shrink the store's file afterwards.")] = False,
+    compact: Annotated[
+        bool, Option("--compact", help="Shrink the store's file afterwards.")
+    ] = False,
 ) -> CommandResult:
     """Delete the raw output of old campaigns. Figures and verdicts stay.
 
@@ -292,7 +294,7 @@ def prune(
 
 @command("store backup")
 def backup(
-    settings: Settings, out: Annotated[Path, arg("File of the copy. It must not exist.")]
+    settings: Settings, out: Annotated[Path, Argument(help="File of the copy. It must not exist.")]
 ) -> CommandResult:
     """Copy the store, even while in use, and verify the copy.
 
@@ -322,7 +324,8 @@ def usage(settings: Settings) -> CommandResult:
 def close(
     settings: Settings,
     campaigns: Annotated[
-        Texts, arg("Open campaigns, by id or its beginning.", metavar="CAMPAIGN...")
+        list[str],
+        Argument(help="Open campaigns, by id or its beginning.", metavar="CAMPAIGN..."),
     ],
 ) -> CommandResult:
     """Abandon the rest of interrupted campaigns. What was measured stays.
@@ -347,7 +350,7 @@ def remove(
     settings: Settings,
     campaigns: _ById,
     *,
-    yes: Annotated[bool, opt("--yes -y", "Confirm: this can't be undone.")] = False,
+    yes: Annotated[bool, Option("--yes", "-y", help="Confirm: this can't be undone.")] = False,
 ) -> CommandResult:
     """Delete campaigns with all their runs and logs.
 
@@ -389,7 +392,7 @@ def hide(
     settings: Settings,
     campaigns: _ById,
     *,
-    undo: Annotated[bool, opt("--undo", "Show hidden campaigns again.")] = False,
+    undo: Annotated[bool, Option("--undo", help="Show hidden campaigns again.")] = False,
 ) -> CommandResult:
     """Leave campaigns out of lists, tables and the history.
 

@@ -7,11 +7,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-import typer
+from typer import Argument, Context, Option
 
-from orchestrator.app.options import Texts, arg, opt
 from orchestrator.app.virtual_phones import LabRequest
-from orchestrator.cli.frame import command, refuse
+from orchestrator.cli.commands import command
+from orchestrator.cli.options import refuse
 from orchestrator.cli.output import CommandResult, shown
 from orchestrator.errors import UsageError
 from orchestrator.settings import Settings
@@ -20,14 +20,33 @@ from orchestrator.units import counted
 
 
 @command("virtual up", has_table=True)
-def up(settings: Settings, context: typer.Context, request: LabRequest) -> CommandResult:
+def up(
+    settings: Settings,
+    context: Context,
+    profiles: Annotated[
+        list[str] | None, Argument(help="One profile per phone. PROFILE@1-2.3 sets its USB path.")
+    ] = None,
+    serial: Annotated[
+        str, Option("--serial", "-s", help="Serial number, for a single phone.")
+    ] = "",
+    speed: Annotated[
+        float, Option("--speed", help="Phone seconds per real second.", min=0.1)
+    ] = 1.0,
+    seed: Annotated[int, Option("--seed", help="Seed of the phones' random noise.")] = 0,
+    rooted: Annotated[
+        bool, Option("--rooted", help="Give the phones root: the command su.")
+    ] = False,
+) -> CommandResult:
     """Start virtual phones (default: two), or attach more.
 
     Example: benchfarm virtual up pixel-3 pixel-8
     """
     from orchestrator.app import virtual_phones
 
-    if request.profiles and virtual_phones.is_up(settings):
+    request = LabRequest(
+        profiles=tuple(profiles or ()), serial=serial, speed=speed, seed=seed, rooted=rooted
+    )
+    if profiles and virtual_phones.is_up(settings):
         refuse(context, {"speed", "seed"}, "for phones that are added to running ones")
         phones = virtual_phones.attach(settings, request)
     else:
@@ -68,7 +87,9 @@ _PHONES: Final[Sequence[Column[Mapping[str, Any]]]] = (
 @command("virtual down")
 def down(
     settings: Settings,
-    serials: Annotated[Texts, arg("Phones to detach (default: all, and their adb server).")] = (),
+    serials: Annotated[
+        list[str] | None, Argument(help="Phones to detach (default: all, and their adb server).")
+    ] = None,
 ) -> CommandResult:
     """Stop all virtual phones, or detach some.
 
@@ -109,10 +130,12 @@ def list_phones(settings: Settings) -> CommandResult:
 def fault(
     settings: Settings,
     serial: Annotated[
-        str, arg("Serial number of a virtual phone (default: list the kinds of fault).")
+        str, Argument(help="Serial number of a virtual phone (default: list the kinds of fault).")
     ] = "",
-    kind: Annotated[str, arg("Kind of fault. 'clear' removes all faults of the phone.")] = "",
-    options: Annotated[Texts, arg("Options of the fault, name=value.")] = (),
+    kind: Annotated[
+        str, Argument(help="Kind of fault. 'clear' removes all faults of the phone.")
+    ] = "",
+    options: Annotated[list[str] | None, Argument(help="Options of the fault, name=value.")] = None,
 ) -> CommandResult:
     """Give a virtual phone a fault at a set moment.
 
@@ -128,21 +151,21 @@ def fault(
         return CommandResult(
             text=f"{serial}: {counted(len(cleared), 'fault')} removed", data=cleared
         )
-    added = virtual_phones.add_fault(settings, serial, kind, options)
+    added = virtual_phones.add_fault(settings, serial, kind, options or ())
     return CommandResult(text=f"{serial}: {_fault_text(added)}", data=added)
 
 
 @command("virtual program")
 def program(
-    file: Annotated[Path, arg("File to write.")],
-    name: Annotated[str, opt("--program", "Program that it imitates.")] = "benchmark_model",
-    abi: Annotated[str, opt("--abi", "ABI of the program.")] = "arm64-v8a",
-    version: Annotated[str, opt("--release", "Version that it reports.")] = "virtual",
+    file: Annotated[Path, Argument(help="File to write.")],
+    name: Annotated[str, Option("--program", help="Program that it imitates.")] = "benchmark_model",
+    abi: Annotated[str, Option("--abi", help="ABI of the program.")] = "arm64-v8a",
+    version: Annotated[str, Option("--release", help="Version that it reports.")] = "virtual",
     time: Annotated[
         float,
-        opt(
+        Option(
             "--time",
-            "Percent by which its inferences take longer (+3) or shorter (-3).",
+            help="Percent by which its inferences take longer (+3) or shorter (-3).",
             min=-95,
             max=999,
         ),

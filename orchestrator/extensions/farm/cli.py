@@ -12,12 +12,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
-from orchestrator.app.options import Texts, arg, opt
-from orchestrator.cli.frame import DryRun, Json, command
+from typer import Argument, Option
+
+from orchestrator.cli.commands import command
 from orchestrator.cli.live import observer_for_stderr
+from orchestrator.cli.options import DryRun, Json
 from orchestrator.cli.output import CUT_EXIT_CODE, CommandResult, say, shown, tell
 from orchestrator.errors import StoreAwayError, UsageError
-from orchestrator.frozen import frozen
 from orchestrator.plugins import Settings
 from orchestrator.records.answers import DoneAnswer, FarmAnswer
 from orchestrator.records.case import CampaignId
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 #: The range of the database's integers.
 Priority = Annotated[
-    int, opt("--priority", "Larger numbers run first.", min=-(2**31), max=2**31 - 1)
+    int, Option("--priority", help="Larger numbers run first.", min=-(2**31), max=2**31 - 1)
 ]
 #: Seconds between two polls of the queue.
 _WATCH_S: Final = 2.0
@@ -41,42 +42,44 @@ _OWN_CONNECTIONS: Final = 2
 _POLL_SHARE: Final = 0.25
 
 
-@frozen
-class WorkerRequest:
-    """Options of a host's worker."""
-
+@command("farm worker")
+def worker(
+    settings: Settings,
     name: Annotated[
-        str, opt("--name", "Name of this host in the farm (default: its network name).")
-    ] = ""
+        str, Option("--name", help="Name of this host in the farm (default: its network name).")
+    ] = "",
+    *,
     dead_after_s: Annotated[
         float,
-        opt(
-            "--dead-after", "Seconds without a heartbeat after which a host counts as dead.", min=2
+        Option(
+            "--dead-after",
+            help="Seconds without a heartbeat after which a host counts as dead.",
+            min=2,
         ),
-    ] = 30.0
+    ] = 30.0,
     poll_s: Annotated[
         float,
-        opt(
+        Option(
             "--every",
-            "Seconds between two polls of the queue, at most --dead-after / 4.",
+            help="Seconds between two polls of the queue, at most --dead-after / 4.",
             min=0.1,
         ),
-    ] = 2.0
+    ] = 2.0,
     until_empty: Annotated[
         bool,
-        opt(
+        Option(
             "--until-empty",
-            "Exit when no job is due on this host, even if a failed one waits for its next try.",
+            help="Exit when no job is due on this host, even if a failed one waits for its next"
+            " try.",
         ),
-    ] = False
+    ] = False,
     idle_check_s: Annotated[
         float,
-        opt("--idle-every", "Seconds between two checks of an idle phone. 0: no checks.", min=0),
-    ] = 180.0
-
-
-@command("farm worker")
-def worker(settings: Settings, request: WorkerRequest) -> CommandResult:
+        Option(
+            "--idle-every", help="Seconds between two checks of an idle phone. 0: no checks.", min=0
+        ),
+    ] = 180.0,
+) -> CommandResult:
     """Run the queue's jobs on this host's phones.
 
     Example: benchfarm farm worker
@@ -89,7 +92,7 @@ def worker(settings: Settings, request: WorkerRequest) -> CommandResult:
     from orchestrator.extensions.farm.worker import HostWorker
     from orchestrator.plugins import Workspace
 
-    host = request.name or socket.gethostname()
+    host = name or socket.gethostname()
 
     def log(text: str, /, *, level: str = "info", **keys: object) -> None:
         tell(settings.log_format, "worker", f"farm: {text}", level=level, host=host, **keys)
@@ -106,28 +109,28 @@ def worker(settings: Settings, request: WorkerRequest) -> CommandResult:
         observer = partial(observer_for_stderr, settings.log_format)
         jobs = HostWorker(
             own_queue,
-            HostPhones(shared, own_queue, host, idle_check_s=request.idle_check_s, say=log),
+            HostPhones(shared, own_queue, host, idle_check_s=idle_check_s, say=log),
             Jobs(shared=shared, contents=contents, host=host, observer=observer, say=log),
             host=host,
-            dead_after_s=request.dead_after_s,
-            poll_s=min(request.poll_s, request.dead_after_s * _POLL_SHARE),
+            dead_after_s=dead_after_s,
+            poll_s=min(poll_s, dead_after_s * _POLL_SHARE),
             say=log,
-        ).run(until_empty=request.until_empty)
+        ).run(until_empty=until_empty)
     return CommandResult(text=f"{jobs} jobs ended on {host}", data={"host": host, "jobs": jobs})
 
 
 @command("farm submit")
 def submit(
     settings: Settings,
-    plan: Annotated[Path, arg("Plan file (YAML).")],
+    plan: Annotated[Path, Argument(help="Plan file (YAML).")],
     *,
     priority: Priority = 0,
-    name: Annotated[str, opt("--name", "Name of the submission. It must be new.")] = "",
+    name: Annotated[str, Option("--name", help="Name of the submission. It must be new.")] = "",
     once: Annotated[
         str,
-        opt(
+        Option(
             "--once",
-            "Name of the submission, where {date} is the night's date. If it exists,"
+            help="Name of the submission, where {date} is the night's date. If it exists,"
             " nothing is submitted.",
         ),
     ] = "",
@@ -167,9 +170,9 @@ def _without_job(left_out: Mapping[str, str]) -> list[str]:
 def farm_status(
     settings: Settings,
     submission: Annotated[
-        str, arg("Name of a submission (default: all open ones, and recent failures).")
+        str, Argument(help="Name of a submission (default: all open ones, and recent failures).")
     ] = "",
-    watch: Annotated[bool, opt("--watch", "Repeat until no job waits or runs.")] = False,
+    watch: Annotated[bool, Option("--watch", help="Repeat until no job waits or runs.")] = False,
     as_json: Json = False,
 ) -> CommandResult:
     """List hosts, phones and jobs.
@@ -259,10 +262,11 @@ def _status(
 @command("farm cancel")
 def cancel(
     settings: Settings,
-    submission: Annotated[str, arg("Name of a submission.")],
+    submission: Annotated[str, Argument(help="Name of a submission.")],
     phones: Annotated[
-        Texts, opt("--serial -s", "Cancel only this phone's jobs. Repeat for several.")
-    ] = (),
+        list[str] | None,
+        Option("--serial", "-s", help="Cancel only this phone's jobs. Repeat for several."),
+    ] = None,
 ) -> DoneAnswer:
     """Cancel a submission's jobs. Results stay.
 
@@ -273,17 +277,18 @@ def cancel(
     from orchestrator.plugins import Workspace
 
     with FarmQueue(settings.store) as queue, Workspace(settings) as workspace:
-        return submissions.cancel(workspace, queue, submission, phones)
+        return submissions.cancel(workspace, queue, submission, phones or ())
 
 
 @command("farm pause")
 def pause(
     settings: Settings,
     scopes: Annotated[
-        Texts, arg("farm, host:NAME or phone:SERIAL (default: the whole farm).")
-    ] = (),
+        list[str] | None,
+        Argument(help="farm, host:NAME or phone:SERIAL (default: the whole farm)."),
+    ] = None,
     *,
-    undo: Annotated[bool, opt("--undo", "Resume dispatch after a pause.")] = False,
+    undo: Annotated[bool, Option("--undo", help="Resume dispatch after a pause.")] = False,
 ) -> DoneAnswer:
     """Pause dispatch, or resume it. Running jobs continue.
 
@@ -295,13 +300,13 @@ def pause(
     from orchestrator.extensions.farm.queue import FarmQueue
 
     with FarmQueue(settings.store) as queue:
-        return (submissions.resume if undo else submissions.pause)(queue, scopes)
+        return (submissions.resume if undo else submissions.pause)(queue, scopes or ())
 
 
 @command("farm forget")
 def forget(
     settings: Settings,
-    scopes: Annotated[Texts, arg("host:NAME or phone:SERIAL.", metavar="SCOPE...")],
+    scopes: Annotated[list[str], Argument(help="host:NAME or phone:SERIAL.", metavar="SCOPE...")],
 ) -> DoneAnswer:
     """Remove hosts or absent phones from the farm for good.
 
@@ -318,7 +323,7 @@ def forget(
 def clean(
     settings: Settings,
     older_than: Annotated[
-        str, opt("--older-than", "Delete jobs that ended before this age.")
+        str, Option("--older-than", help="Delete jobs that ended before this age.")
     ] = "30 d",
     dry_run: DryRun = False,
 ) -> DoneAnswer:

@@ -12,8 +12,10 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from orchestrator.app.options import Out, Texts, arg, opt, percentage
+from typer import Argument, Option
+
 from orchestrator.cli.live import reporting_workspace
+from orchestrator.cli.options import Out, as_typed, share_of
 from orchestrator.cli.output import CommandResult, format_of, shown, tell, to_json
 from orchestrator.errors import UsageError
 from orchestrator.files import write_file
@@ -37,45 +39,44 @@ _SELECTION = (
 
 #: A token that is shorter can be guessed.
 _MIN_TOKEN: Final = 16
+_THRESHOLD: Final = as_typed(LEAST_CHANGE)
 _MADE_UP: Final = "'openssl rand -hex 16' makes one up"
 
 
-@dataclass(frozen=True, kw_only=True)
-class ChangesOptions:
-    """Options of 'history changes'."""
-
+@command("history changes")
+def changes(
+    settings: Settings,
+    *,
     since: Annotated[
-        str, opt("--since", "30d, 4w or a date (default: changes of the last 14 nights).")
-    ] = ""
-    series: Annotated[Texts, opt("--series", f"{_SELECTION} Repeat for several.")] = ()
+        str, Option("--since", help="30d, 4w or a date (default: changes of the last 14 nights).")
+    ] = "",
+    series: Annotated[
+        list[str] | None, Option("--series", help=f"{_SELECTION} Repeat for several.")
+    ] = None,
     threshold: Annotated[
-        float,
-        percentage(
-            "--threshold",
-            "Smallest change to report, at least 2%.",
-            least=LEAST_CHANGE,
-            most=1.0,
-        ),
-    ] = LEAST_CHANGE
+        str, Option("--threshold", help="Smallest change to report, at least 2%.")
+    ] = _THRESHOLD,
     confirm: Annotated[
         bool,
-        opt("--confirm", "Measure old against new on the same phone for each unconfirmed change."),
-    ] = False
+        Option(
+            "--confirm",
+            help="Measure old against new on the same phone for each unconfirmed change.",
+        ),
+    ] = False,
     form: Annotated[
-        str, opt("--format -f", "text, markdown or json (default: by --out, else text).")
-    ] = ""
+        str,
+        Option("--format", "-f", help="text, markdown or json (default: by --out, else text)."),
+    ] = "",
     fail_on: Annotated[
-        str, opt("--fail-on", "Exit code 1 for slowdowns: unrefuted, confirmed, or never.")
-    ] = "unrefuted"
+        str,
+        Option("--fail-on", help="Exit code 1 for slowdowns: unrefuted, confirmed, or never."),
+    ] = "unrefuted",
     notify: Annotated[
-        Texts,
-        opt("--notify", "With exit code 1, send the report: a webhook's URL, or @FILE."),
-    ] = ()
-    out: Out = None
-
-
-@command("history changes")
-def changes(settings: Settings, options: ChangesOptions) -> CommandResult:
+        list[str] | None,
+        Option("--notify", help="With exit code 1, send the report: a webhook's URL, or @FILE."),
+    ] = None,
+    out: Out = None,
+) -> CommandResult:
     """Report changes in all series, with their size and cause.
 
     Example: benchfarm history changes --since 30d
@@ -85,17 +86,16 @@ def changes(settings: Settings, options: ChangesOptions) -> CommandResult:
     from orchestrator.extensions.history.regressions import Question
     from orchestrator.extensions.history.site import first_night
 
-    form, out = format_of(options.form, options.out, _FORMS, default="text"), options.out
-    receivers = [find_receiver(text, settings) for text in options.notify]
+    share = share_of(threshold, "--threshold", least=LEAST_CHANGE, most=1.0)
+    form = format_of(form, out, _FORMS, default="text")
+    receivers = [find_receiver(text, settings) for text in notify or ()]
     with reporting_workspace(settings, makes_store=False) as workspace:
         question = Question(
-            since=first_night(options.since, workspace),
-            selections=options.series,
-            threshold=options.threshold,
+            since=first_night(since, workspace),
+            selections=tuple(series or ()),
+            threshold=share,
         )
-        checked = history.find_changes(
-            workspace, question, confirm=options.confirm, fail_on=options.fail_on
-        )
+        checked = history.find_changes(workspace, question, confirm=confirm, fail_on=fail_on)
     text = _rendered(checked, form)
     if out is not None:
         write_file(out, text.encode())
@@ -147,10 +147,14 @@ def selftest(settings: Settings) -> CommandResult:
 @command("history expect", has_table=True)
 def annotate(
     settings: Settings,
-    selection: Annotated[str | None, arg(_SELECTION, metavar="SERIES")] = None,
-    night: Annotated[str, arg("First day of the new level, 2026-03-09.", metavar="DATE")] = "",
-    text: Annotated[str, arg("Why the change is expected.", metavar="TEXT")] = "",
-    remove: Annotated[str | None, opt("--remove", "Remove the expected change of this id.")] = None,
+    selection: Annotated[str | None, Argument(help=_SELECTION, metavar="SERIES")] = None,
+    night: Annotated[
+        str, Argument(help="First day of the new level, 2026-03-09.", metavar="DATE")
+    ] = "",
+    text: Annotated[str, Argument(help="Why the change is expected.", metavar="TEXT")] = "",
+    remove: Annotated[
+        str | None, Option("--remove", help="Remove the expected change of this id.")
+    ] = None,
 ) -> CommandResult:
     """Record an expected change (default: list them).
 
@@ -199,14 +203,19 @@ _ANNOTATIONS: Final[Sequence[Column[Annotation]]] = (
 )
 
 #: The nights that pages show.
-Since = Annotated[str, opt("--since", "90d, 12w or a date (default: the newest 90 nights).")]
+Since = Annotated[
+    str, Option("--since", help="90d, 12w or a date (default: the newest 90 nights).")
+]
 
 
 @command("history site")
 def write_site(
     settings: Settings,
     out: Annotated[
-        Path, opt("--out -o", "Folder for the pages: an empty one, or one that holds such pages.")
+        Path,
+        Option(
+            "--out", "-o", help="Folder for the pages: an empty one, or one that holds such pages."
+        ),
     ],
     since: Since = "",
 ) -> CommandResult:
@@ -230,22 +239,13 @@ def write_site(
 class Listening:
     """The address to listen on, and who may read there."""
 
-    host: Annotated[
-        str,
-        opt("--host", "Address to listen on. Any other than this computer's own requires a token."),
-    ] = "127.0.0.1"
-    port: Annotated[int, opt("--port", "Port. 0 takes a free one.", min=0, max=65535)] = 8080
-    token: Annotated[
-        str,
-        opt("--token", "Token for reading and for actions ($BENCHFARM_TOKEN). 'new' creates one."),
-    ] = ""
-    token_file: Annotated[Path | None, opt("--token-file", "File that holds the token.")] = None
-    allow_host: Annotated[
-        Texts, opt("--allow-host", "Another name of this server. Repeat for several.")
-    ] = ()
-    anyone_reads: Annotated[
-        bool, opt("--anyone-reads", "Require the token for actions only, not for reading.")
-    ] = False
+    host: str = "127.0.0.1"
+    token: str = ""
+    token_file: Path | None = None
+    #: Further names of this server.
+    allow_host: Sequence[str] = ()
+    #: Whether only actions require the token.
+    anyone_reads: bool = False
 
 
 def read_token(settings: Settings, listening: Listening) -> str:
@@ -308,7 +308,39 @@ def http_address(listening: socket.socket) -> str:
 
 
 @command("serve")
-def serve(settings: Settings, listening: Listening, since: Since = "") -> CommandResult:
+def serve(
+    settings: Settings,
+    *,
+    host: Annotated[
+        str,
+        Option(
+            "--host",
+            help="Address to listen on. Any other than this computer's own requires a token.",
+        ),
+    ] = Listening.host,
+    port: Annotated[
+        int, Option("--port", help="Port. 0 takes a free one.", min=0, max=65535)
+    ] = 8080,
+    token: Annotated[
+        str,
+        Option(
+            "--token",
+            help="Token for reading and for actions ($BENCHFARM_TOKEN). 'new' creates one.",
+        ),
+    ] = "",
+    token_file: Annotated[
+        Path | None, Option("--token-file", help="File that holds the token.")
+    ] = None,
+    allow_host: Annotated[
+        list[str] | None,
+        Option("--allow-host", help="Another name of this server. Repeat for several."),
+    ] = None,
+    anyone_reads: Annotated[
+        bool,
+        Option("--anyone-reads", help="Require the token for actions only, not for reading."),
+    ] = False,
+    since: Since = "",
+) -> CommandResult:
     """Serve the history pages and the live page of the farm.
 
     Example: benchfarm serve --port 8080
@@ -327,6 +359,13 @@ def serve(settings: Settings, listening: Listening, since: Since = "") -> Comman
     from orchestrator.extensions.history.metrics import Numbers
     from orchestrator.extensions.history.web import LivePages
 
+    listening = Listening(
+        host=host,
+        token=token,
+        token_file=token_file,
+        allow_host=allow_host or (),
+        anyone_reads=anyone_reads,
+    )
     access = make_access(settings, listening)
     with ExitStack() as stack:
         workspace = stack.enter_context(Workspace(settings))
@@ -337,9 +376,9 @@ def serve(settings: Settings, listening: Listening, since: Since = "") -> Comman
         farm = FarmNow(workspace, queue, can_be_steered=bool(access.token))
         pages = LivePages(workspace, farm, since=since)
         numbers = Numbers(workspace, farm, lambda: pages.site().news)
-        opened = stack.enter_context(web.listen(listening.host, listening.port))
+        opened = stack.enter_context(web.listen(host, port))
         url = f"{http_address(opened)}/"
-        if listening.token == "new":  # noqa: S105 - a word, no secret
+        if token == "new":  # noqa: S105 - a word, no secret
             # Only this log has a new token; a given one stays out of logs.
             url += f"?token={access.token}"
 

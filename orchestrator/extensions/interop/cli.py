@@ -10,9 +10,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Annotated, Final, cast
 
+from typer import Argument
+
 from orchestrator.cli.output import Streamed
 from orchestrator.errors import OutputParseError, UsageError
-from orchestrator.plugins import CommandResult, Texts, arg, command
+from orchestrator.plugins import CommandResult, command
 from orchestrator.records.failures import next_step_of
 from orchestrator.records.run import ToolReport
 from orchestrator.tables.escapes import one_line
@@ -25,7 +27,9 @@ if TYPE_CHECKING:
 
 @command("parse")
 def parse_files(
-    files: Annotated[Texts, arg("Files with benchmark output. '-' is standard input.")],
+    files: Annotated[
+        list[str], Argument(help="Files with benchmark output. '-' is standard input.")
+    ],
 ) -> CommandResult:
     """Show what benchfarm reads from benchmark output.
 

@@ -11,7 +11,8 @@ from fnmatch import fnmatchcase
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
-from orchestrator.app.options import Listed, Texts, opt
+from typer import Option
+
 from orchestrator.cli.output import room, shown
 from orchestrator.errors import UsageError, nearest
 from orchestrator.frozen import frozen
@@ -21,7 +22,7 @@ from orchestrator.records.case import FIGURE_PASS, grouped
 from orchestrator.records.device import device_matches
 from orchestrator.records.model import FIGURE, PHASES, TOKENS, worded
 from orchestrator.tables.table import DATA, MS, Column, Kind, Table
-from orchestrator.units import US_PER_MS, US_PER_S
+from orchestrator.units import US_PER_MS, US_PER_S, split
 
 if TYPE_CHECKING:
     from orchestrator.plugins import Workspace
@@ -123,26 +124,14 @@ _OLDER: Final = (
 
 @frozen
 class TableRequest:
-    """The options of ``table``."""
+    """The rows of a table: of which devices, models, sources and campaigns."""
 
-    devices: Annotated[
-        Listed, opt("--serial -s", "Profiles, names or serial numbers (a,b) (default: all).")
-    ] = ()
-    models: Annotated[
-        Texts, opt("--model -m", "Name or pattern of a model. Repeat for several.")
-    ] = ()
-    sources: Annotated[Listed, opt("--source", "store, published, language-models (a,b).")] = (
-        "store",
-    )
-    campaigns: Annotated[
-        Texts,
-        opt(
-            "--campaign",
-            "Use only this campaign (default: the newest of each model and phone). "
-            "Repeat for several.",
-        ),
-    ] = ()
-    every: Annotated[bool, opt("--all", "Print every configuration, not only the fastest.")] = False
+    devices: Sequence[str]
+    models: Sequence[str]
+    sources: Sequence[str]
+    campaigns: Sequence[str]
+    #: Whether every configuration is printed, not only the fastest.
+    every: bool
 
     def has(self, model: Iterable[str], device: Sequence[str]) -> bool:
         """Whether a model and a device, each by its names, are selected."""
@@ -158,7 +147,33 @@ def _model_matches(pattern: str, model: str) -> bool:
 
 
 @command("table", has_table=True)
-def show_table(settings: Settings, request: TableRequest) -> CommandResult:
+def show_table(
+    settings: Settings,
+    *,
+    devices: Annotated[
+        list[str] | None,
+        Option("--serial", "-s", help="Profiles, names or serial numbers (a,b) (default: all)."),
+    ] = None,
+    models: Annotated[
+        list[str] | None,
+        Option("--model", "-m", help="Name or pattern of a model. Repeat for several."),
+    ] = None,
+    sources: Annotated[
+        list[str] | None,
+        Option("--source", help="store, published, language-models (a,b) (default: store)."),
+    ] = None,
+    campaigns: Annotated[
+        list[str] | None,
+        Option(
+            "--campaign",
+            help="Use only this campaign (default: the newest of each model and phone). "
+            "Repeat for several.",
+        ),
+    ] = None,
+    every: Annotated[
+        bool, Option("--all", help="Print every configuration, not only the fastest.")
+    ] = False,
+) -> CommandResult:
     """Print the fastest configuration of each model and phone.
 
     Example: benchfarm table --format markdown
@@ -169,6 +184,13 @@ def show_table(settings: Settings, request: TableRequest) -> CommandResult:
     from orchestrator.app.stored import named_campaigns
     from orchestrator.plugins import Workspace
 
+    request = TableRequest(
+        devices=split(devices),
+        models=models or (),
+        sources=split(sources) or ["store"],
+        campaigns=campaigns or (),
+        every=every,
+    )
     if unknown := set(request.sources) - {"store", *_PUBLISHED}:
         hint = f"choose one of store, {', '.join(_PUBLISHED)}"
         raise UsageError(f"there is no source {unknown.pop()!r}", hint=hint)

@@ -8,21 +8,16 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
+from typer import Argument, Option
+
 from orchestrator.cli.output import tell
 from orchestrator.errors import UsageError
-from orchestrator.extensions.models.files import BuildRequest, Folder
-from orchestrator.plugins import (
-    CommandResult,
-    Settings,
-    Texts,
-    arg,
-    command,
-    shown,
-)
+from orchestrator.extensions.models.files import BuildRequest
+from orchestrator.plugins import CommandResult, Settings, command, shown
 from orchestrator.records.model import ManifestEntry, ModelFacts, TensorFacts
 from orchestrator.tables.escapes import one_line
 from orchestrator.tables.table import DATA, NESTED, Column, Kind, Table
-from orchestrator.units import format_bytes, three_digits
+from orchestrator.units import format_bytes, split, three_digits
 
 if TYPE_CHECKING:
     from orchestrator.extensions.models.building import BuiltModel
@@ -71,7 +66,7 @@ def _tensor(tensor: TensorFacts) -> str:
 
 @command("model inspect")
 def inspect(
-    model: Annotated[Path, arg("Model file (.tflite).")],
+    model: Annotated[Path, Argument(help="Model file (.tflite).")],
 ) -> CommandResult:
     """Show a model's facts.
 
@@ -101,8 +96,38 @@ _FILES: Final[Sequence[Column[Model | BuiltModel]]] = (
 )
 
 
+_Folder = Annotated[
+    Path | None,
+    Option("--out", "-o", help="Folder for files and models.yaml (default: the data folder)."),
+]
+
+
 @command("model build", has_table=True)
-def build(settings: Settings, request: BuildRequest) -> CommandResult:
+def build(
+    settings: Settings,
+    sources: Annotated[
+        list[str],
+        Argument(help="Name, SavedModel folder, or .keras or .h5 file.", metavar="SOURCE..."),
+    ],
+    *,
+    variants: Annotated[
+        list[str] | None,
+        Option("--variant", help="float32, float16, dynamic-range, int8, int16x8 (a,b)."),
+    ] = None,
+    batches: Annotated[
+        list[str] | None, Option("--batch", help="Batch sizes (1,4) (default: 1).")
+    ] = None,
+    sizes: Annotated[
+        list[str] | None,
+        Option("--size", help="Side length in pixels (128,224) (default: the network's usual)."),
+    ] = None,
+    seed: Annotated[
+        int,
+        Option("--seed", help="Seed of random weights and samples.", min=0, max=2**31 - 1),
+    ] = 0,
+    flex: Annotated[bool, Option("--flex", help="Keep TensorFlow's own operators.")] = False,
+    out: _Folder = None,
+) -> CommandResult:
     """Build .tflite files with TensorFlow.
 
     Example: benchfarm model build mobilenet_v2 --variant float32,int8
@@ -112,6 +137,15 @@ def build(settings: Settings, request: BuildRequest) -> CommandResult:
     from orchestrator.extensions.models import files as model_files
 
     say = partial(tell, settings.log_format, "model-built")
+    request = BuildRequest(
+        sources=sources,
+        variants=split(variants),
+        batches=split(batches),
+        sizes=split(sizes),
+        seed=seed,
+        flex=flex,
+        out=out,
+    )
     done = model_files.build(settings, request, on_done=say)
     lines: list[str] = []
     for item in done.failures:
@@ -128,9 +162,12 @@ def build(settings: Settings, request: BuildRequest) -> CommandResult:
 @command("model fetch", has_table=True)
 def fetch(
     settings: Settings,
-    names: Annotated[Texts, arg("Models of the published tables, see 'benchfarm model list'.")],
+    names: Annotated[
+        list[str],
+        Argument(help="Models of the published tables, see 'benchfarm model list'."),
+    ],
     *,
-    out: Folder = None,
+    out: _Folder = None,
 ) -> CommandResult:
     """Download published models, or copy the samples.
 
@@ -184,7 +221,7 @@ _ENTRY: Final[Sequence[Column[ManifestEntry]]] = (
 def list_models(
     settings: Settings,
     folder: Annotated[
-        Path | None, arg("Folder of a models.yaml (default: the data folder).")
+        Path | None, Argument(help="Folder of a models.yaml (default: the data folder).")
     ] = None,
 ) -> CommandResult:
     """List known models, and names to build or download.

@@ -10,13 +10,12 @@ import tarfile
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-from orchestrator.app.options import Listed
 from orchestrator.errors import HostStorageError, ModelError, UsageError
 from orchestrator.files import write_file
 from orchestrator.frozen import frozen
-from orchestrator.plugins import Settings, Texts, arg, opt
+from orchestrator.plugins import Settings
 from orchestrator.records.model import Accuracy, ManifestEntry
 from orchestrator.units import format_bytes
 
@@ -42,30 +41,19 @@ def places(settings: Settings, out: Path | None) -> tuple[Path, Path]:
 SAMPLES = "samples"
 
 
-Folder = Annotated[
-    Path | None, opt("--out -o", "Folder for files and models.yaml (default: the data folder).")
-]
-
-
 @frozen
 class BuildRequest:
     """The models to build, and their folder."""
 
-    sources: Annotated[
-        Texts, arg("Name, SavedModel folder, or .keras or .h5 file.", metavar="SOURCE...")
-    ]
-    variants: Annotated[
-        Listed, opt("--variant", "float32, float16, dynamic-range, int8, int16x8 (a,b).")
-    ] = ()
-    batches: Annotated[Listed, opt("--batch", "Batch sizes (1,4) (default: 1).")] = ()
-    sizes: Annotated[
-        Listed, opt("--size", "Side length in pixels (128,224) (default: the network's usual).")
-    ] = ()
-    seed: Annotated[
-        int, opt("--seed", "Seed of random weights and samples.", min=0, max=2**31 - 1)
-    ] = 0
-    flex: Annotated[bool, opt("--flex", "Keep TensorFlow's own operators.")] = False
-    out: Folder = None
+    sources: Sequence[str]
+    variants: Sequence[str] = ()
+    batches: Sequence[str] = ()
+    #: Side lengths in pixels.
+    sizes: Sequence[str] = ()
+    seed: int = 0
+    #: Whether TensorFlow's own operators are kept.
+    flex: bool = False
+    out: Path | None = None
 
     def orders(self) -> list[BuildOrder]:
         """Return one order for each source; raises UsageError for an impossible one."""

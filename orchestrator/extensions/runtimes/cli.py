@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
-from orchestrator.app.options import Paths, arg
+from typer import Argument
+
 from orchestrator.cli.output import tell
 from orchestrator.errors import PlanError
 from orchestrator.plugins import Column, CommandResult, Kind, Settings, Table, command, shown
@@ -18,7 +20,9 @@ if TYPE_CHECKING:
 @command("build programs", has_table=True)
 def declared_programs(
     settings: Settings,
-    files: Annotated[Paths, arg("Files to check (default: list those that are known).")] = (),
+    files: Annotated[
+        list[Path] | None, Argument(help="Files to check (default: list those that are known).")
+    ] = None,
 ) -> CommandResult:
     """List or check declared programs of other runtimes.
 
@@ -26,7 +30,7 @@ def declared_programs(
     """
     from orchestrator.extensions.runtimes.declaration import declared, declared_names, load_declared
 
-    sections, is_faulty = [load_declared(path) for path in files], False
+    sections, is_faulty = [load_declared(path) for path in files or ()], False
     for name in () if files else declared_names():
         try:
             sections.append(declared(name))

@@ -7,10 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from orchestrator.app.options import arg, opt
+from typer import Argument, Option
+
 from orchestrator.cli import measuring as shown
-from orchestrator.cli.frame import PlanKeys, command
+from orchestrator.cli.commands import command
 from orchestrator.cli.live import facts_of, reporting_workspace
+from orchestrator.cli.options import plan_keys
 from orchestrator.cli.output import CommandResult
 from orchestrator.errors import OutputParseError, UsageError
 from orchestrator.files import check_writable, safe_name, write_file
@@ -124,20 +126,20 @@ def _write_trace(store: Store, run: RunRecord, folder: Path) -> TracedRun:
 _ROWS = 30
 
 
-@command("trace")
+@command(
+    "trace",
+    keys=plan_keys(
+        "devices delegates threads tools builds num_runs timeout",
+        delegates="cpu, xnnpack, gpu, nnapi, hexagon ... (default: cpu).",
+        num_runs="Inferences beside the warm-up, at least (default: 20).",
+        timeout="Time that the run may take (default: 120 s).",
+    ),
+)
 def trace(
     settings: Settings,
-    model: Annotated[Path, arg("Model file (.tflite).")],
-    options: Annotated[
-        PlanOptions,
-        PlanKeys(
-            "devices delegates threads tools builds num_runs timeout",
-            delegates="cpu, xnnpack, gpu, nnapi, hexagon ... (default: cpu).",
-            num_runs="Inferences beside the warm-up, at least (default: 20).",
-            timeout="Time that the run may take (default: 120 s).",
-        ),
-    ],
-    out: Annotated[Path | None, opt("--out -o", "Folder for the trace files.")] = None,
+    model: Annotated[Path, Argument(help="Model file (.tflite).")],
+    options: PlanOptions,
+    out: Annotated[Path | None, Option("--out", "-o", help="Folder for the trace files.")] = None,
 ) -> CommandResult:
     """Record a trace of one run.
 

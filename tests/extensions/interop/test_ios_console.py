@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.app.exchange import ImportRequest
 from orchestrator.app.workspace import Workspace
 from orchestrator.cli import reports, stored
 from orchestrator.cli.output import CommandResult
@@ -39,15 +38,15 @@ def take(settings: Settings, tmp_path: Path) -> Callable[..., CommandResult]:
             path = tmp_path / f"given-{number}.txt"
             path.write_text(text)
             files.append(path)
-        request = ImportRequest(
-            files=tuple(files),
+        return reports.import_results(
+            settings,
+            files,
             device=device,
             profile=profile,
-            models=models,
+            models=[*models],
             app="TensorFlow 2.17",
             name="lab",
         )
-        return reports.import_results(settings, request)
 
     return run
 

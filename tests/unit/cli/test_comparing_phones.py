@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.cli.comparing import CompareOptions, Output, compare
+from orchestrator.cli.comparing import compare
 from orchestrator.cli.output import CommandResult
 from orchestrator.errors import UsageError
 from orchestrator.records.campaign import Campaign, CampaignStatus, Pairing, Terms
@@ -95,8 +95,7 @@ def settings_of(folder: Path, runs: list[RunRecord], *campaigns: Campaign) -> Se
 
 
 def compared(settings: Settings, *sides: str, allow: str = "") -> CommandResult:
-    allowed = tuple(filter(None, allow.split(",")))
-    return compare(settings, CompareOptions(by="device", allow=allowed), Output(), sides)
+    return compare(settings, [*sides], by="device", allow=[allow])
 
 
 def cases_of(result: CommandResult) -> list[dict[str, Any]]:
@@ -181,7 +180,7 @@ def test_sides_are_looked_for_where_they_were_measured_not_only_planned(tmp_path
         campaign_of(whole),
         campaign_of(planned, campaign_id=cut, created_at=START + timedelta(hours=14)),
     )
-    (row,) = cases_of(compare(settings, CompareOptions(by="delegate"), Output(), ("cpu", "gpu")))
+    (row,) = cases_of(compare(settings, ["cpu", "gpu"], by="delegate"))
     assert {row[side]["campaign_id"] for side in ("baseline", "candidate")} == {str(ANDROID)}
 
 
@@ -209,22 +208,21 @@ def test_pairs_of_an_a_b_comparison_have_one_verdict_by_whatever_words(tmp_path:
     )
     settings = settings_of(tmp_path, runs, campaign_of(runs, terms=Terms(pairing=pairing)))
     sides = (old.build_sha256[:12], new.build_sha256[:12])
-    (stored_row,) = cases_of(compare(settings, CompareOptions(), Output(), (CAMPAIGN,)))
+    (stored_row,) = cases_of(compare(settings, [CAMPAIGN]))
     assert stored_row["verdict"]["outcome"] == "inconclusive"
     for named in ((), (CAMPAIGN,)):
-        by_build = CompareOptions(by="build", campaign=named)
-        (row,) = cases_of(compare(settings, by_build, Output(), sides))
+        (row,) = cases_of(compare(settings, [*sides], by="build", campaigns=[*named]))
         shown = [{**each["verdict"], "reasons": ()} for each in (row, stored_row)]
         assert shown[0] == shown[1]
-    turned = cases_of(compare(settings, by_build, Output(), sides[::-1]))[0]["verdict"]
+    turned = cases_of(compare(settings, [*sides[::-1]], by="build"))[0]["verdict"]
     assert turned["low"] == pytest.approx(1 / stored_row["verdict"]["high"])
     # Its pairs ended by a claim of their own.
     assert stored_row["verdict"]["threshold"] == 0.015
-    for other in ({"threshold": 0.05}, {"threshold": 0.02}, {"level": 0.95}):
+    for other in ({"threshold": "5%"}, {"threshold": "2%"}, {"level": "95%"}):
         for by, of in (("campaign", (CAMPAIGN,)), ("build", sides)):
             with pytest.raises(UsageError, match=r"own threshold \(1\.5 %\) and level \(99\.0 %\)"):
-                compare(settings, CompareOptions(by=by, **other), Output(), of)
-    own = compare(settings, CompareOptions(threshold=0.015, level=0.99), Output(), (CAMPAIGN,))
+                compare(settings, [*of], by=by, **other)
+    own = compare(settings, [CAMPAIGN], threshold="1.5%", level="99%")
     assert "Its A/B comparison claims" not in own.text
     # Beside pairs that another threshold ended, each has its own.
     later = [replace(made, campaign_id=IMPORTED, run_id=RunId(f"l-{made.run_id}")) for made in runs]
@@ -235,8 +233,7 @@ def test_pairs_of_an_a_b_comparison_have_one_verdict_by_whatever_words(tmp_path:
         campaign_of(runs, terms=Terms(pairing=pairing)),
         campaign_of(later, campaign_id=IMPORTED, terms=wider),
     )
-    options = CompareOptions(by="build", campaign=(CAMPAIGN, IMPORTED))
-    told = compare(both, options, Output(), sides).text
+    told = compare(both, [*sides], by="build", campaigns=[CAMPAIGN, IMPORTED]).text
     for least in ("1.5", "3.0"):
         assert f"Its A/B comparison claims a change of at least {least} %." in told
 
@@ -253,9 +250,9 @@ def test_an_a_b_comparison_with_runs_left_fails_whoever_shows_it(tmp_path: Path)
     )  # fmt: skip
     cut = campaign_of(runs, terms=Terms(pairing=pairing), status=CampaignStatus.INTERRUPTED)
     settings = settings_of(tmp_path, runs, cut)
-    told = compare(settings, CompareOptions(), Output(form="junit"), (CAMPAIGN,))
+    told = compare(settings, [CAMPAIGN], form="junit")
     assert (told.exit_code, 'type="incomplete"' in told.text) == (1, True)
-    told = compare(settings, CompareOptions(), Output(fail_on="never"), (CAMPAIGN,))
+    told = compare(settings, [CAMPAIGN], fail_on="never")
     assert told.exit_code == 0
     assert f"benchfarm run --resume {CAMPAIGN}" in told.text
 
@@ -281,17 +278,23 @@ def test_builds_of_two_nights_are_compared_as_their_campaigns_are(tmp_path: Path
     ab = campaign_of(in_turns, campaign_id=IMPORTED, name="ab", created_at=at, terms=terms)
     settings = settings_of(tmp_path, runs + in_turns, ab, *campaigns)
     sides = (BUILDS[ToolName.NATIVE].sha256[:12], OTHER.sha256[:12])
-    nights = compare(settings, CompareOptions(), Output(), ())
+    nights = compare(
+        settings,
+    )
     assert f"benchfarm run --resume {campaigns[-1].campaign_id}" in " ".join(nights.text.split())
     (by_night,) = cases_of(nights)
-    (by_build,) = cases_of(compare(settings, CompareOptions(by="build"), Output(), sides))
+    (by_build,) = cases_of(compare(settings, [*sides], by="build"))
     shown = [{**row["verdict"], "reasons": ()} for row in (by_night, by_build)]
     assert shown[0] == shown[1]
     assert "(from 12 sessions)" in " ".join(by_build["verdict"]["reasons"])
     # Nor is what was hidden.
     with closing(open_store(tmp_path / "home" / "store.sqlite")) as store:
         store.hide_campaign(campaigns[5].campaign_id)
-    (without,) = cases_of(compare(settings, CompareOptions(), Output(), ()))
+    (without,) = cases_of(
+        compare(
+            settings,
+        )
+    )
     assert "(from 11 sessions)" in " ".join(without["verdict"]["reasons"])
 
 
@@ -320,8 +323,8 @@ def test_two_a_b_comparisons_are_compared_as_it_is_asked(tmp_path: Path) -> None
         campaigns.append(campaign_of(own, campaign_id=name, terms=Terms(pairing=pairing)))
     settings = settings_of(tmp_path, runs, *campaigns)
     sides = (BUILDS[ToolName.NATIVE].sha256[:12], OTHER.sha256[:12])
-    for asked, claim in (({}, (0.02, 0.99)), ({"threshold": 0.05, "level": 0.95}, (0.05, 0.95))):
-        result = compare(settings, CompareOptions(by="build", **asked), Output(), sides)
+    for asked, claim in (({}, (0.02, 0.99)), ({"threshold": "5%", "level": "95%"}, (0.05, 0.95))):
+        result = compare(settings, [*sides], by="build", **asked)
         assert isinstance(result.data, dict)
         assert (result.data["threshold"], result.data["level"]) == claim
         for row in cases_of(result):
@@ -336,7 +339,7 @@ def test_a_case_is_not_compared_with_itself(
     settings: Settings, by: str, sides: tuple[str, str]
 ) -> None:
     with pytest.raises(UsageError, match=r"both sides have mobilenet.* on .*: gpu"):
-        compare(settings, CompareOptions(by=by), Output(), sides)
+        compare(settings, [*sides], by=by)
 
 
 def test_an_iphone_and_an_android_phone_are_matched_and_told_what_compares_them(
@@ -369,5 +372,5 @@ def test_a_campaign_with_both_sides_comes_before_newer_ones_with_one_each(tmp_pa
         campaign_of(both),
         *(campaign_of(runs, campaign_id=name, name=name) for name, runs in later.items()),
     )
-    (row,) = cases_of(compare(settings, CompareOptions(by="delegate"), Output(), ("cpu", "gpu")))
+    (row,) = cases_of(compare(settings, ["cpu", "gpu"], by="delegate"))
     assert {row[side]["campaign_id"] for side in ("baseline", "candidate")} == {str(ANDROID)}

@@ -26,7 +26,7 @@ WITHOUT = f"import sys; sys.modules.update(dict.fromkeys({OF_EXTRAS + OF_TESTS!r
 #: Asks the help of each command and group; prints the words of one that has none.
 ALL_HELP = """
 import contextlib, io
-from orchestrator.cli.frame import ROOT
+from orchestrator.cli.commands import ROOT
 
 def walk(command, words):
     yield words

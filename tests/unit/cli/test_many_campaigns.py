@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.app.exchange import EXPORTERS, ExportRequest, ImportRequest
+from orchestrator.app.exchange import EXPORTERS
 from orchestrator.cli import reports, stored
 from orchestrator.cli.output import CommandResult, json_pieces
 from orchestrator.plugins import Exporter, every
@@ -48,13 +48,11 @@ def homes(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 def exported(form: str, rows: str, settings: Settings) -> CommandResult:
     """Export all campaigns of a store."""
-    names = tuple(
+    names = [
         f"night-{number:03d}" for number in range(2 if settings.data_folder.name == "2" else 7)
-    )
+    ]
     out = settings.data_folder / f"results.{form}"
-    return reports.export(
-        settings, ExportRequest(campaigns=names, out=out, form=form, rows=rows, force=True)
-    )
+    return reports.export(settings, names, out=out, form=form, rows=rows, force=True)
 
 
 def peaks_of(homes: tuple[Path, Path], work: Callable[[Settings], None]) -> list[int]:
@@ -122,7 +120,7 @@ def test_the_runs_of_a_large_campaign_are_written_as_they_are_read(tmp_path: Pat
     )
 
     def listed(settings: Settings) -> None:
-        result = stored.runs(settings, stored.RunFilter(limit=0))
+        result = stored.runs(settings, limit=0)
         deque(result.lines, maxlen=0)
         deque(json_pieces(result.data), maxlen=0)
 
@@ -166,8 +164,7 @@ def test_an_export_of_a_large_campaign_holds_no_more_runs_than_one_of_a_small_on
 ) -> None:
     def export(settings: Settings) -> None:
         out = settings.data_folder / f"results.{form}"
-        asked = ExportRequest(campaigns=("night-000",), out=out, form=form, rows=rows, force=True)
-        reports.export(settings, asked)
+        reports.export(settings, ["night-000"], out=out, form=form, rows=rows, force=True)
 
     few, many = peaks_of(large, export)
     # 400 more runs say 4,000 letters each; what is kept of a run is its figure, its id and its place
@@ -183,12 +180,10 @@ def test_an_import_holds_few_of_the_runs_that_left_much_behind(tmp_path: Path) -
     ]
     lab = sample_lab.stored(tmp_path / "lab", lab_of(runs, REAL_PIXEL))
     bundle = tmp_path / "traces.zip"
-    reports.export(
-        Settings.from_environment({}, home=lab), ExportRequest(out=bundle, form="bundle")
-    )
+    reports.export(Settings.from_environment({}, home=lab), out=bundle, form="bundle")
 
     def take_in(settings: Settings) -> None:
-        told = reports.import_results(settings, ImportRequest(files=[bundle])).text
+        told = reports.import_results(settings, [bundle]).text
         assert "30 runs imported" in told or "30 already stored" in told
 
     peaks = peaks_of((tmp_path / "one", tmp_path / "other"), take_in)

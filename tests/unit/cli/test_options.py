@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.app.options import share_of
 from orchestrator.app.pairing import KINDS
+from orchestrator.cli.options import share_of
 from orchestrator.config.plan import builds_of
 from orchestrator.errors import UsageError
 from tests.samples.command import Cli

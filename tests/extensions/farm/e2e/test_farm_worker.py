@@ -18,7 +18,6 @@ import pytest
 
 from orchestrator.app.workspace import Workspace
 from orchestrator.errors import PlanError, StoreError, UsageError
-from orchestrator.extensions.farm.cli import WorkerRequest
 from orchestrator.extensions.farm.cli import worker as work
 from orchestrator.extensions.farm.host_phones import Shared
 from orchestrator.extensions.farm.job import Ended, Jobs
@@ -434,7 +433,7 @@ def test_a_worker_whose_devices_file_has_a_fault_is_refused(
     (tmp_path / "devices.yaml").write_text("devices:\n  A: {pools: [nightly], tag: [rooted]}\n")
     settings = Settings.from_environment({}, home=tmp_path, store=opened_url)
     with pytest.raises(PlanError, match=r"devices\.yaml:2:\d+: devices\.A\.tag: unknown key"):
-        work(settings, WorkerRequest(name="one", until_empty=True))
+        work(settings, "one", until_empty=True)
 
 
 def test_what_is_left_of_a_cancelled_job_is_abandoned_when_it_is_cancelled_again(

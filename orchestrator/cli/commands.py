@@ -1,0 +1,306 @@
+"""What typer lacks: commands that are loaded when their word is typed, help in blocks, and
+``--json`` on all of them.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import itertools
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, get_args, get_type_hints
+
+import typer
+import typer.core
+from typer import Option
+
+from orchestrator.cli.options import Json
+from orchestrator.cli.output import CommandResult, format_of, logs_as_json, say, show
+from orchestrator.errors import UsageError
+from orchestrator.plugins import command_words, load
+
+if TYPE_CHECKING:
+    from orchestrator.records.answers import DoneAnswer
+    from orchestrator.settings import Settings
+
+_FunctionT = TypeVar("_FunctionT", bound="Callable[..., CommandResult | DoneAnswer]")
+
+#: The groups of options in the help of a command with many options. A plan's keys name their own
+#: group; options without a group are listed under "Options".
+PANELS: Final[dict[str, frozenset[str]]] = {
+    "Devices": frozenset({"--serial", "--wait"}),
+    "Measuring": frozenset({"--budget", "--detect", "--since"}),
+    "Output": frozenset({"--json", "--format", "--out", "--fail-on"}),
+    "Advanced": frozenset({"--tool", "--build", "--timeout"}),
+}
+#: Up to this many options are listed in one block.
+_FEW_OPTIONS: Final = 10
+#: The names of options' values in help.
+_METAVARS: Final[Mapping[object, str]] = {str: "TEXT", Path: "PATH", int: "N", float: "NUMBER"}
+#: The formats of a command's table.
+TABLE_FORMS: Final = ("text", "markdown", "csv", "html", "json")
+_TableForm = Annotated[str, Option("--format", "-f", help="text, markdown, csv, html or json.")]
+_LOOK: Final[dict[str, Any]] = {
+    "rich_markup_mode": None,
+    "no_args_is_help": True,
+    "context_settings": {"help_option_names": ["-h", "--help"], "max_content_width": 110},
+}
+#: Words whose modules are loaded.
+_loaded: set[str] = set()
+
+
+_FIRST_SECTIONS: Final = ("Measure", "Inspect", "Results", "Compare")
+
+
+@functools.cache
+def sections() -> Mapping[str, Mapping[str, str]]:
+    """Return the words of the top level as ``--help`` groups them, each with its line of help."""
+    by_section: dict[str, dict[str, str]] = {section: {} for section in _FIRST_SECTIONS}
+    for item in command_words():
+        if len(item.words) == 1:
+            by_section.setdefault(item.section, {})[item.words[0]] = item.about
+    return by_section | {"Other": by_section.pop("Other", {})}
+
+
+class Root(typer.core.TyperGroup):
+    """The root command. It loads the modules of a word when the word is used; help and completion
+    need none of them.
+    """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 - the parser's types have no public names
+        """Read the words of a command line; raises UsageError for an empty word: else an option
+        would be ignored, this folder be the home, or the newest campaign be taken.
+        """
+        for before, word in itertools.pairwise((str(ctx.info_name), *args)):
+            if not word.strip(" ,") or re.fullmatch("--[a-z-]+=[ ,]*", word):
+                name = word.partition("=")[0] if word.startswith("--") else before
+                raise UsageError(
+                    f"the value after '{name}' is empty",
+                    hint="leave it out, or give a value; a shell variable may be unset",
+                )
+        return super().parse_args(ctx, args)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ANN401 - as above
+        """Return the command or group of a word; None for an unknown word.
+
+        ``lab`` is the former name of ``virtual``, without help.
+        """
+        cmd_name = "virtual" if cmd_name == "lab" else cmd_name
+        if cmd_name in self.commands and cmd_name not in _loaded:
+            _loaded.add(cmd_name)
+            for item in command_words():
+                if item.words[0] == cmd_name:
+                    load(item.entry, ModuleType)
+        return self.commands.get(cmd_name)
+
+    def load(self) -> None:
+        """Load every command, for a walk through all of them."""
+        for name in [*self.commands]:
+            self.get_command(None, name)
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> Any:  # noqa: ANN401 - as above
+        """Return the completions of a word of the top level; no module is loaded."""
+        _loaded.update(self.commands)
+        return super().shell_complete(ctx, incomplete)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - as above
+        """Write a block for each section."""
+        width = max(map(len, self.commands))
+        for section, words in sections().items():
+            with formatter.section(section):
+                formatter.write_dl([(word.ljust(width), about) for word, about in words.items()])
+
+
+class Command(typer.core.TyperCommand):
+    """A command; its help lists options in groups where there are many."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - as above
+        """Write arguments, then a block for each group of options; few options stay in one block."""
+        records = [(item, item.get_help_record(ctx)) for item in self.get_params(ctx)]
+        is_long = len(records) > _FEW_OPTIONS
+        blocks: dict[str, list[tuple[str, str]]] = {
+            title: [] for title in ("Arguments", "Options", *PANELS)
+        }
+        for item, record in records:
+            if item.param_type_name == "argument" and record is not None:
+                name = item.metavar or item.name.upper() + "..." * (item.nargs == -1)
+                blocks["Arguments"].append((name, record[1]))
+            elif record is not None:
+                panel = getattr(item, "rich_help_panel", None) or next(
+                    (panel for panel, names in PANELS.items() if item.opts[0] in names), "Options"
+                )
+                blocks.setdefault(panel if is_long else "Options", []).append(record)
+        for title, rows in blocks.items():
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
+
+
+def command(
+    words: str, *, has_table: bool = False, keys: Sequence[inspect.Parameter] = ()
+) -> Callable[[_FunctionT], _FunctionT]:
+    """Declare a function as the command ``benchfarm WORDS``; the function itself stays as it is.
+
+    Its parameters are typer's. Three names have a meaning of their own: ``settings`` gets the
+    settings, ``options`` the typed values of a plan's ``keys`` (:func:`plan_keys`), ``as_json``
+    whether the result is printed as data. Every command has ``--json``, one that ``has_table`` has
+    ``--format`` too, for the table of its result.
+    """
+
+    def declare(function: _FunctionT) -> _FunctionT:
+        hints = get_type_hints(function, include_extras=True)
+        parameters: list[inspect.Parameter] = []
+        for item in inspect.signature(function).parameters.values():
+            if item.name == "options" and keys:
+                parameters += keys
+            elif item.name not in {"settings", "as_json"}:
+                parameters.append(_parameter(item.name, hints[item.name], item.default))
+        if has_table:
+            parameters.append(_parameter("table_form", _TableForm, "text"))
+        parameters.append(_parameter("as_json", Json, False))
+
+        def call(**values: Any) -> None:  # noqa: ANN401 - as typer read them
+            form = format_of(values.pop("table_form", ""), None, TABLE_FORMS, default="text")
+            form = "json" if values.pop("as_json") else form
+            if values.get("out") == Path("-"):
+                raise UsageError(
+                    "--out takes the name of a file, not -",
+                    hint="name a file; without --out the result is printed, where it is text",
+                )
+            # Read for every command, so that each one reports wrong settings.
+            further = {"settings": _settings(is_json=form == "json"), "as_json": form != "text"}
+            if keys:
+                typed = {item.name: values.pop(item.name) for item in keys}
+                further["options"] = {
+                    name: value for name, value in typed.items() if value not in (None, [])
+                }
+            values |= {name: value for name, value in further.items() if name in hints}
+            show(function(**values), form)
+
+        call.__doc__ = function.__doc__
+        call.__annotations__ = {item.name: item.annotation for item in parameters}
+        call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # typer reads it
+        _add(words.split(), call)
+        return function
+
+    return declare
+
+
+def _parameter(name: str, hint: object, default: object) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=hint, default=default)
+
+
+def _add(words: Sequence[str], call: Callable[..., None]) -> None:
+    """Add a command to its group, which is made where it is missing."""
+    *above, name = words
+    app = typer.Typer(add_completion=False, **_LOOK)
+    app.command(name, cls=Command)(call)
+    made = typer.main.get_command(app)
+    _name_values(made, call.__annotations__)
+    group: Any = ROOT
+    for word in above:
+        subgroup = group.commands.get(word)
+        if not isinstance(subgroup, typer.core.TyperGroup):
+            about = subgroup.help if subgroup else ""
+            subgroup = typer.core.TyperGroup(name=word, help=about, **_LOOK)
+            group.add_command(subgroup)
+        group = subgroup
+    group.add_command(made)
+
+
+def _name_values(made: Any, hints: Mapping[str, Any]) -> None:  # noqa: ANN401 - of typer
+    """Name the values of a command's options in its help by their types."""
+    for item in made.params:
+        kind = hints.get(item.name)
+        while arguments := get_args(kind):
+            kind = arguments[0]
+        if item.param_type_name == "option" and item.metavar is None:
+            item.metavar = _METAVARS.get(kind)
+
+
+@dataclass(slots=True)
+class GlobalOptions:
+    """The options before the command."""
+
+    debug: bool = False
+    home: Path | None = None
+    store: str | None = None
+    json_output: bool = False
+    log_format: str | None = None
+
+
+options = GlobalOptions()
+
+
+def _print_version(is_given: bool) -> None:
+    if is_given:
+        from orchestrator import __version__
+
+        say(f"benchfarm {__version__}")
+        raise typer.Exit
+
+
+_app = typer.Typer(
+    name="benchfarm",
+    cls=Root,
+    help="Measure TensorFlow Lite (LiteRT) models on real phones, and know what each number is worth.",
+    epilog="Exit codes: 0 success, 1 a case failed or no result is clean, 2 invalid input, 3 a phone or adb, "
+    "4 a benchmark program, 5 the store or the disk, 6 the time budget was too small for every case, 70 a fault in "
+    "benchfarm, 130 stopped by Ctrl-C or a signal, 141 the reader of the output closed it.",
+    add_completion=False,
+    **_LOOK,
+)
+
+
+@_app.callback()
+def _root(
+    debug: Annotated[bool, Option("--debug", help="Show the traceback of an error.")] = False,
+    home: Annotated[
+        Path | None,
+        Option("--home", help="Keep store, cache and state in this folder ($BENCHFARM_HOME)."),
+    ] = None,
+    store: Annotated[
+        str | None, Option("--store", help="Database file or URL ($BENCHFARM_STORE).")
+    ] = None,
+    log_format: Annotated[
+        str | None, Option("--log-format", help="Progress as text or json ($BENCHFARM_LOG).")
+    ] = None,
+    version: Annotated[
+        bool,
+        Option("--version", help="Print the version.", callback=_print_version, is_eager=True),
+    ] = False,
+) -> None:
+    options.debug, options.home, options.store, options.log_format = debug, home, store, log_format
+
+
+_root_command = typer.main.get_command(_app)
+assert isinstance(_root_command, Root)
+_name_values(_root_command, get_type_hints(_root, include_extras=True))
+ROOT: Final = _root_command
+#: Placeholders for help and completion; a word's command replaces each when it is loaded.
+ROOT.commands = {
+    word: typer.core.TyperCommand(word, help=about)
+    for words in sections().values()
+    for word, about in words.items()
+}
+
+
+def _settings(*, is_json: bool) -> Settings:
+    """Return the settings of the options before the command and of the environment."""
+    from orchestrator.settings import Settings
+
+    if options.log_format not in {None, "text", "json"}:
+        raise UsageError(f"--log-format is {options.log_format!r}, neither text nor json")
+    settings = Settings.from_environment(home=options.home, store=options.store)
+    if options.log_format is not None:
+        environ = {**settings.environ, "BENCHFARM_LOG": options.log_format}
+        settings = replace(settings, environ=environ)
+    # Checked before anything runs: a night's log in the wrong format is useless.
+    options.log_format = settings.log_format
+    if settings.log_format == "json":
+        logs_as_json()
+    return replace(settings, may_ask=not is_json and settings.log_format != "json")

@@ -1,0 +1,122 @@
+"""Options that several commands have, and those of a plan's keys."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Collection
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+from typer import Argument, Context, Option
+
+from orchestrator.cli.output import format_of
+from orchestrator.errors import UsageError
+from orchestrator.units import parse_percent
+
+if TYPE_CHECKING:
+    from orchestrator.records.plan import PlanKey
+
+#: Nobody can measure smaller differences, so a request for one is a mistake.
+_LEAST_DIFFERENCE: Final = 0.0001
+#: The keys of a plan that choose devices and programs.
+ON_PHONES: Final = "devices profiles where one_of_each at_most builds"
+#: The keys for the duration, cores and order of processes.
+PER_PROCESS: Final = "num_runs min_secs max_secs affinity timeout seed"
+
+
+def share_of(text: str, option: str, *, least: float = _LEAST_DIFFERENCE, most: float) -> float:
+    """Return a percentage as a share: 0.02 for ``2%``, ``2 %`` and ``2``; the limits are inclusive
+    shares.
+
+    Raises:
+        UsageError: no percentage, one outside of the limits, or ``0.02``, which may be meant as
+            either.
+    """
+    try:
+        share = parse_percent(text) / 100
+    except ValueError as error:
+        raise UsageError(f"{option}: {error}") from error
+    if not least <= share <= most:
+        raise UsageError(
+            f"{option} {text} isn't between {as_typed(least)} and {as_typed(most)}",
+            hint=f"a percentage, for example {as_typed(max(least, 0.02))}",
+        )
+    return share
+
+
+def as_typed(share: float) -> str:
+    """Return a share as it is typed: ``2%``."""
+    return f"{share * 100:.4g}%"
+
+
+def refuse(context: Context, names: Collection[str], mode: str) -> None:
+    """Raise UsageError when one of these parameters was typed, which this mode doesn't use."""
+    for parameter in context.command.params:
+        # The type isn't public in typer's copy of click; the word is the same in every version.
+        source = context.get_parameter_source(parameter.name or "")
+        if parameter.name in names and source is not None and source.name == "COMMANDLINE":
+            raise UsageError(f"{parameter.opts[0]} means nothing {mode}", hint="leave it out")
+
+
+def plan_keys(names: str = "", **about: str) -> list[inspect.Parameter]:
+    """Return the options of a plan's keys, as records.plan declares them.
+
+    ``names`` are separated by spaces (empty: all keys with an option); ``about`` replaces lines of
+    help.
+    """
+    from orchestrator.passes import plan_keys
+
+    keys = plan_keys()
+    chosen = names.split() or [name for name, item in keys.items() if item.key.option]
+    return [
+        _plan_option(name, keys[name], about.get(name, keys[name].key.about)) for name in chosen
+    ]
+
+
+def _plan_option(name: str, item: PlanKey, about: str) -> inspect.Parameter:
+    keyword, option = inspect.Parameter.KEYWORD_ONLY, item.key.option
+    if name == "models":
+        files = Annotated[list[Path], Argument(help=about)]
+        return inspect.Parameter(name, keyword, annotation=files)
+    kind: Any = str | None
+    if item.is_list or name == "builds":
+        kind = list[str] | None
+    elif item.is_switch:
+        kind = bool | None
+        option += f"/--no-{option[2:]}" if item.default is None else ""
+    elif item.is_whole:
+        kind = int | None
+    typed = Option(*option.split(), help=about, rich_help_panel=item.key.panel or None)
+    return inspect.Parameter(name, keyword, annotation=Annotated[kind, typed], default=None)
+
+
+def _html(out: Path | None) -> Path | None:
+    format_of("", out, ("html",), default="html")
+    return out
+
+
+Json = Annotated[bool, Option("--json", help="Print the result as JSON.")]
+DryRun = Annotated[bool, Option("--dry-run", help="List what would be done, and do nothing.")]
+Legend = Annotated[
+    bool,
+    Option(
+        "--legend",
+        help="Explain the table's marks and terms below it; 'benchfarm explain WORD' explains any"
+        " term.",
+    ),
+]
+Out = Annotated[Path | None, Option("--out", "-o", help="File to write.")]
+HtmlOut = Annotated[
+    Path | None, Option("--out", "-o", help="File for the HTML report.", callback=_html)
+]
+Campaigns = Annotated[
+    list[str] | None,
+    Argument(help="Campaign id, its beginning, or a name (default: the newest campaign)."),
+]
+Wait = Annotated[
+    str,
+    Option(
+        "--wait",
+        help="Wait at most this long for phones in use, for example 10m (default: skip them).",
+    ),
+]
