@@ -13,8 +13,8 @@ from typer import Argument, Option
 
 from orchestrator.app.requests import AddRequest
 from orchestrator.cli.commands import command
-from orchestrator.cli.live import downloads_on_stderr
 from orchestrator.cli.output import CommandResult, shown
+from orchestrator.cli.progress import downloads_on_stderr
 from orchestrator.errors import ArtifactError
 from orchestrator.records.build_spec import OWNED_FLAGS, FlagSpec
 from orchestrator.records.case import USUAL_TOOL, Build

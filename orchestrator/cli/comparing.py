@@ -13,9 +13,9 @@ from typer import Argument, Option
 
 from orchestrator.app.requests import AbRequest, CompareOptions
 from orchestrator.cli.builds import RELEASE
+from orchestrator.cli.campaigns import facts_of, reporting, reporting_workspace
 from orchestrator.cli.commands import command
 from orchestrator.cli.devices import EQUAL_RUNS, equal_sides_result
-from orchestrator.cli.live import facts_of, reporting, reporting_workspace
 from orchestrator.cli.options import (
     ON_PHONES,
     PER_PROCESS,

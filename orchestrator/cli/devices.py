@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from typer import Argument, Context, Option
 
 from orchestrator import __version__
+from orchestrator.cli.campaigns import exit_code_of, reporting_workspace
 from orchestrator.cli.commands import command
-from orchestrator.cli.live import exit_code_of, reporting_workspace
 from orchestrator.cli.options import DryRun, Wait, refuse
 from orchestrator.cli.output import CommandResult, shown, to_json
 from orchestrator.errors import DeviceError, UsageError

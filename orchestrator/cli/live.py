@@ -1,6 +1,4 @@
-"""``benchfarm status``, and progress on standard error: as the live view of a campaign, the same
-picture of its phones, as lines, or as JSON (docs/reference/monitoring.md).
-"""
+"""What phones do now: ``benchfarm status``, and the same picture as the live view of a campaign."""
 
 from __future__ import annotations
 
@@ -10,38 +8,23 @@ import shlex
 import shutil
 import sys
 import threading
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from datetime import datetime
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Final
 
 from typer import Option
 
 from orchestrator.cli.commands import command
 from orchestrator.cli.options import Json
-from orchestrator.cli.output import (
-    CUT_EXIT_CODE,
-    LOCK,
-    CommandResult,
-    columns,
-    ignore_stop_signals,
-    say,
-    shown,
-    tell,
-    write_line,
-)
-from orchestrator.errors import HostStorageError, InterruptedByUserError, StoreError, UsageError
-from orchestrator.records.build_spec import BuildSpec
+from orchestrator.cli.output import CommandResult, shown, styled, watched
+from orchestrator.errors import UsageError
 from orchestrator.records.campaign import ELSEWHERE, PhoneActivity, PhoneStatus, Status
 from orchestrator.records.run import Outcome
 from orchestrator.settings import Settings
-from orchestrator.tables.escapes import one_line, visible
-from orchestrator.tables.table import DATA, NESTED, Column, Kind, Table, fields_of
+from orchestrator.tables.escapes import one_line
+from orchestrator.tables.table import DATA, NESTED, Column, Kind, Table
 from orchestrator.units import (
     counted,
-    format_bytes,
     format_duration,
     format_figure,
     format_percent,
@@ -52,18 +35,12 @@ if TYPE_CHECKING:
     from rich.live import Live
     from rich.text import Text
 
-    from orchestrator.app.measuring import MeasuredCampaign
     from orchestrator.app.workspace import Workspace
-    from orchestrator.artifacts.fetch import Progress
-    from orchestrator.ports import Observer
-    from orchestrator.records.campaign import Campaign
     from orchestrator.tables.renderers import Line
 
 
 #: Characters of a serial number in a picture that must fit.
 _SERIAL_MAX: Final = 24
-#: Between two updates of a status that is watched.
-_EVERY_S: Final = 2.0
 _BAR: Final = 10
 #: The least characters for a phone's activity, and the characters beside it.
 _DOING_MIN: Final = 10
@@ -189,21 +166,15 @@ def status(
     if every_s is not None and not watch:
         raise UsageError("--every means nothing without --watch", hint="leave it out")
     # Read from the store and this computer's state only: asking phones would disturb runs.
-    is_terminal = sys.stdout.isatty()
     with Workspace(settings, makes_store=False) as workspace:
-        statuses = open_campaigns(workspace)
-        while watch and any(item.holder for item in statuses):
-            if not as_json:
-                # As high as the terminal: scrolled lines can't be watched.
-                size = shutil.get_terminal_size() if is_terminal else None
-                text = _text(
-                    workspace, statuses, size and size.columns - 1, size and size.lines - 1
-                )
-                say(f"{text}\n", end="" if is_terminal else "\n", clears=is_terminal)
-            time.sleep(every_s or _EVERY_S)
+
+        def read() -> tuple[CommandResult, bool]:
             statuses = open_campaigns(workspace)
-        return dataclasses.replace(
-            shown(
+            is_open = watch and any(item.holder for item in statuses)
+            # As high as the terminal: scrolled lines can't be watched.
+            size = shutil.get_terminal_size() if is_open and sys.stdout.isatty() else None
+            text = _text(workspace, statuses, size and size.columns - 1, size and size.lines - 1)
+            result = shown(
                 Table(
                     name="campaigns", caption="Open campaigns", columns=_CAMPAIGNS, rows=statuses
                 ),
@@ -211,10 +182,13 @@ def status(
                     "quarantine": _quarantine(workspace),
                     "changed": workspace.unrestored_phones(),
                 },
-            ),
-            text=_text(workspace, statuses),
-            tables=[_phones(_rows(statuses))],
-        )
+            )
+            phones = _phones(_rows(statuses))
+            return dataclasses.replace(result, text=text, tables=[phones]), is_open
+
+        if not watch:
+            return read()[0]
+        return watched(read, settings.log_format, every_s or 2.0, is_shown=not as_json)
 
 
 def _quarantine(workspace: Workspace) -> dict[str, str]:
@@ -261,16 +235,6 @@ def _campaign_text(status: Status, width: int | None, height: int | None) -> str
 
 #: Few: drawing disturbs this computer, which may be measured.
 _DRAWN_PER_SECOND: Final = 2
-STYLES: Final = {
-    "title": "bold",
-    "head": "dim",
-    "abandoned": "red",
-    "away": "yellow",
-    "working": "",
-    "waiting": "dim",
-    "done": "green",
-    "figure": "",
-}
 
 
 def about(seconds: float | None) -> str:
@@ -378,15 +342,12 @@ def _cut(text: str, width: int | None) -> str:
 class TerminalObserver:
     """Draws the status while a campaign runs."""
 
-    def __init__(self, describe: Callable[[object], str], console: Console | None = None) -> None:
-        """``describe`` returns an event's line for people."""
-        from rich.console import Console
+    def __init__(self, console: Console) -> None:
         from rich.live import Live
 
         from orchestrator.app.status import LiveStatus
 
-        self._describe = describe
-        self._console = console or Console(stderr=True)
+        self._console = console
         self._status = LiveStatus()
         self._lock = threading.RLock()
         self._live: Live = Live(
@@ -397,13 +358,9 @@ class TerminalObserver:
             vertical_overflow="crop",
         )
 
-    @property
-    def can_draw(self) -> bool:
-        """Whether the terminal supports drawing; a "dumb" one, as in editors, doesn't."""
-        return self._console.is_terminal and not self._console.is_dumb_terminal
-
     def on_event(self, event: object) -> None:
         """Apply an event, and print it where its line should stay."""
+        from orchestrator.app.progress import describe
         from orchestrator.engine.events import CampaignEnded, CampaignStarted
 
         with self._lock:
@@ -415,12 +372,8 @@ class TerminalObserver:
         elif isinstance(event, CampaignEnded):
             self._live.stop()
             atexit.unregister(self._live.stop)
-        if _stays_printed(event) and (text := self._describe(event)):
-            self._console.print(
-                visible(text),
-                markup=False,
-                highlight=False,
-            )
+        if _stays_printed(event) and (text := describe(event)):
+            self._console.print(text, markup=False, highlight=False)
 
     def _drawing(self) -> Text:
         from rich.text import Text
@@ -431,7 +384,7 @@ class TerminalObserver:
         # The last column and line stay free: writing there scrolls some terminals.
         lines = picture(status, width=max(20, size.width - 1), height=max(4, size.height - 1))
         return Text("\n", no_wrap=True, overflow="crop").join(
-            Text(text, STYLES[kind]) for text, kind in lines
+            Text.from_ansi(styled(text, look)) for text, look in lines
         )
 
 
@@ -450,205 +403,3 @@ def _stays_printed(event: object) -> bool:
     if isinstance(event, DeviceNote):
         return event.is_problem or event.is_away is not None
     return isinstance(event, CampaignStarted | CampaignEnded | DeviceFinished | Notice)
-
-
-#: Bytes between two lines, where the server sends no length.
-_LINE_BYTES: Final = 8 << 20
-
-
-class LineObserver:
-    """Prints a line for each event, with the time of day; for logs and outputs other than
-    terminals.
-    """
-
-    def on_event(self, event: object) -> None:
-        """Print the event, if it has a line for people."""
-        from orchestrator.app.progress import describe
-        from orchestrator.engine.events import Notice
-
-        if text := describe(event):
-            line = (
-                text
-                if isinstance(event, Notice)
-                else f"{datetime.now().astimezone():%H:%M:%S} {text}"
-            )
-            with LOCK:
-                say(line, err=True)
-
-
-def observer_for_stderr(log_format: str = "text") -> Observer:
-    """Return an observer that writes progress to standard error: JSON, a live view, else lines."""
-    from orchestrator.app.progress import describe
-
-    if log_format == "json":
-        return JsonObserver()
-    if not sys.stderr.isatty():
-        return LineObserver()
-    live = TerminalObserver(describe)
-    return live if live.can_draw else LineObserver()
-
-
-class JsonObserver:
-    """Writes a JSON object for each event of one campaign."""
-
-    def __init__(self) -> None:
-        self._campaign_id = ""
-
-    def on_event(self, event: object) -> None:
-        """Write the event, with the campaign's id and its keys."""
-        from orchestrator.app.progress import record_of
-        from orchestrator.engine.events import Notice
-
-        record = record_of(event)
-        if record is not None and not isinstance(event, Notice):
-            self._campaign_id = str(record.get("campaign_id", self._campaign_id))
-            record = {"campaign_id": self._campaign_id, **record}
-        if record is not None:
-            write_line(**record)
-
-
-def downloads_on_stderr(log_format: str) -> Progress:
-    """Return a callback that prints a download's progress: a line for each tenth of a file."""
-    steps: dict[str, int] = {}
-
-    def on_progress(name: str, received: int, total: int | None) -> None:
-        step = received * 10 // total if total else received // _LINE_BYTES
-        if steps.get(name) != step:
-            steps[name] = step
-            share = f" of {format_bytes(total)} ({step * 10} %)" if total else ""
-            text = f"{name}: {format_bytes(received)}{share}"
-            tell(
-                log_format, "download", text, file=name, received_bytes=received, total_bytes=total
-            )
-
-    return on_progress
-
-
-@contextmanager
-def reporting_workspace(
-    settings: Settings, wait: str = "", *, makes_store: bool = True
-) -> Iterator[Workspace]:
-    """Open a workspace that writes progress to standard error and offers to download missing
-    programs. ``wait`` is the text of ``--wait``, for phones in use.
-
-    When Ctrl-C ends a campaign, its results so far are printed. The error names the campaign, also
-    when no phone is running.
-    """
-    from orchestrator.app.time_limits import waiting
-    from orchestrator.app.workspace import Workspace
-
-    observer = observer_for_stderr(settings.log_format)
-    with Workspace(settings, makes_store=makes_store, observer=observer) as workspace:
-        workspace.on_missing = _download_offer(workspace)
-        workspace.wait = waiting(wait)
-        try:
-            yield workspace
-        except (StoreError, HostStorageError) as error:
-            if error.campaign_id:
-                then = f"resume it then: benchfarm run --resume {error.campaign_id}"
-                error.hint = "; ".join(filter(None, (error.hint, then)))
-            raise
-        except (InterruptedByUserError, KeyboardInterrupt) as error:
-            # Ctrl-C may be pressed several times.
-            ignore_stop_signals()
-            if not workspace.measured:
-                raise
-            from orchestrator.app.measuring import CampaignInterruptedError, interrupted
-
-            stop = error
-            if not isinstance(stop, CampaignInterruptedError):
-                stop = interrupted(workspace)
-            if settings.log_format == "text":
-                _print_measured(workspace, stop.campaign)
-            raise stop from None
-        finally:
-            if workspace.measured:
-                # The work is done, and is told once all is closed.
-                ignore_stop_signals()
-
-
-def _print_measured(workspace: Workspace, campaign: Campaign) -> None:
-    """Print the results of a stopped campaign, as at its end."""
-    if campaign.terms.pairing is not None:
-        from orchestrator.app.pairing import pair_comparison
-        from orchestrator.report.comparisons import to_text
-
-        say(to_text(pair_comparison(workspace, campaign), max(columns(), 80)), err=True)
-        return
-    from orchestrator.app.stored import report_data
-    from orchestrator.report.tables import text_lines
-
-    lines = text_lines(report_data(workspace, [campaign]), columns())
-    say("\n".join(line for line, _ in lines), looks=[style for _, style in lines], err=True)
-
-
-@contextmanager
-def reporting(workspace: Workspace, measured: MeasuredCampaign) -> Iterator[list[str]]:
-    """Raise the fault that ended a device's part after its campaign was reported, or failed to be.
-
-    The results of the other devices stay: the yielded list takes lines with their places, which are
-    printed then. The fault has its own exit code.
-    """
-    from orchestrator.engine.events import Notice
-
-    where = list[str]()
-    try:
-        yield where
-    finally:
-        if measured.result.fault is not None:
-            keys = {"campaign_id": measured.campaign.campaign_id}
-            for text in where:
-                workspace.observer.on_event(Notice(event="report", text=text, keys=keys))
-        measured.checked()
-
-
-def exit_code_of(measured: Sequence[MeasuredCampaign]) -> int:
-    """Return the exit code of measured campaigns: 1 where a requested result is missing, 6 where
-    the time was too short for some.
-    """
-    is_cut = any(item.cut for item in measured)
-    return int(any(item.is_lacking for item in measured)) or CUT_EXIT_CODE * is_cut
-
-
-def facts_of(measured: MeasuredCampaign) -> dict[str, object]:
-    """Return the JSON keys of a measured campaign."""
-    return {
-        "campaign_id": measured.campaign.campaign_id,
-        **fields_of(measured.result, "status", "stored", "not_run", "left", "lost"),
-        "no_time_for": measured.cut,
-        "lacking": measured.opened.choice.lacking,
-        "missing": measured.missing,
-        "left_out": measured.opened.left_out,
-    }
-
-
-def _download_offer(workspace: Workspace) -> Callable[[Sequence[BuildSpec]], None]:
-    """Return a function that asks for each missing program whether to download it, and does so."""
-    #: Each program is offered once.
-    offered: set[BuildSpec] = set()
-
-    def offer(specs: Sequence[BuildSpec]) -> None:
-        from orchestrator.app.builds import fetch_builds
-
-        if not (workspace.settings.may_ask and sys.stdin.isatty() and sys.stderr.isatty()):
-            return
-        for spec in [spec for spec in dict.fromkeys(specs) if spec not in offered]:
-            offered.add(spec)
-            # A program without a URL must be built; the later error says how.
-            if spec.source.url and _is_confirmed(spec):
-                on_progress = downloads_on_stderr(workspace.settings.log_format)
-                fetch_builds(workspace, [spec.name], [spec.abi], on_progress)
-
-    return offer
-
-
-def _is_confirmed(spec: BuildSpec) -> bool:
-    say(
-        one_line(
-            f"{spec.name} for {spec.abi} is not on this computer; it comes from {spec.source.url}"
-        ),
-        err=True,
-    )
-    say("Download it now? [Y/n] ", err=True, end="")
-    # An empty line is the default; the end of the input is no answer.
-    return sys.stdin.readline().lower() in {"\n", "y\n", "yes\n"}

@@ -6,24 +6,18 @@ import tempfile
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from typer import Argument, Option
 
+from orchestrator.cli.campaigns import campaign_result, reporting_workspace
 from orchestrator.cli.commands import command
 from orchestrator.cli.options import HtmlOut, Legend, Wait, plan_keys
-from orchestrator.cli.output import CommandResult, Streamed, columns
-from orchestrator.errors import BenchfarmError, HostStorageError, UsageError
+from orchestrator.cli.output import CommandResult
+from orchestrator.errors import BenchfarmError, UsageError
 from orchestrator.files import check_writable
 from orchestrator.records.plan import Plan, PlanOptions
 from orchestrator.settings import Settings
-from orchestrator.tables.escapes import wrap
-
-if TYPE_CHECKING:
-    from orchestrator.app.attached import Needs
-    from orchestrator.app.measuring import MeasuredCampaign
-    from orchestrator.app.workspace import Workspace
-
 
 @command("bench", keys=plan_keys())
 def bench(
@@ -40,22 +34,14 @@ def bench(
 
     Example: benchfarm bench model.tflite --delegate xnnpack,gpu --threads 1,4
     """
-    from orchestrator.app.attached import Needs
-    from orchestrator.app.measuring import bench_plan
-
-    return _measured(settings, bench_plan(options), out, wait, legend=legend, needs=Needs.EACH)
-
-
-def _measured(
-    settings: Settings, plan: Plan, out: Path | None, wait: str, *, legend: bool, needs: Needs
-) -> CommandResult:
     from orchestrator.app import measuring
-    from orchestrator.cli.live import reporting_workspace
+    from orchestrator.app.attached import Needs
 
+    plan = measuring.bench_plan(options)
     if out is not None:
         check_writable(out)
     with reporting_workspace(settings, wait) as workspace:
-        measured = measuring.run(workspace, plan, needs)
+        measured = measuring.run(workspace, plan, Needs.EACH)
         return campaign_result(workspace, measured, out, legend=legend)
 
 
@@ -88,100 +74,43 @@ def run(
 
     Example: benchfarm run --resume
     """
-    from orchestrator.app import time_limits
+    from orchestrator.app import measuring, resuming
     from orchestrator.app.attached import Needs
+    from orchestrator.cli.comparing import Output, pairs_result
+
+    if resume and (options or until):
+        raise UsageError(
+            "a resumed campaign keeps its time limits", hint="leave out --budget and --until"
+        )
+    limited = None if resume else _limited(settings, plan, options.get("budget", ""), until)
+    if out is not None:
+        check_writable(out)
+    with reporting_workspace(settings, wait, makes_store=not resume) as workspace:
+        if limited is not None:
+            done = measuring.run(workspace, limited, Needs.ONE)
+            return campaign_result(workspace, done, out, legend=legend)
+        resumed = resuming.resume(workspace, str(plan or ""))
+        if resumed is None:
+            text = f"nothing is left to resume in {workspace.store.name}"
+            return CommandResult(text=text, data={"campaign_id": None})
+        if resumed.campaign.terms.pairing is not None:
+            return pairs_result(workspace, resumed, Output(out=out))
+        return campaign_result(workspace, resumed, out, legend=legend)
+
+
+def _limited(settings: Settings, path: Path | None, budget: str, until: str) -> Plan:
+    """Return the plan of a file with the time limits of the options."""
+    from orchestrator.app import time_limits
     from orchestrator.clock import SystemClock
     from orchestrator.config.plan import load_plan
 
-    if resume:
-        if options or until:
-            raise UsageError(
-                "a resumed campaign keeps its time limits",
-                hint="leave out --budget and --until",
-            )
-        return _resumed(settings, str(plan or ""), out, wait, legend=legend)
-    if plan is None:
+    if path is None:
         raise UsageError(
             "give either a plan file or --resume",
             hint="benchfarm run plan.yaml | benchfarm run --resume",
         )
-    loaded = load_plan(plan, home=settings.data_folder)
-    limited = time_limits.limited(
-        loaded, budget=options.get("budget", ""), until=until, now=SystemClock().now()
-    )
-    return _measured(settings, limited, out, wait, legend=legend, needs=Needs.ONE)
-
-
-def _resumed(
-    settings: Settings, campaign: str, out: Path | None, wait: str, *, legend: bool
-) -> CommandResult:
-    """Resume a campaign; succeed without one when none is named and none is open."""
-    from orchestrator.app import resuming
-    from orchestrator.cli.comparing import Output, pairs_result
-    from orchestrator.cli.live import reporting_workspace
-
-    if out is not None:
-        check_writable(out)
-    with reporting_workspace(settings, wait, makes_store=False) as workspace:
-        done = resuming.resume(workspace, campaign)
-        if done is None:
-            text = f"nothing is left to resume in {workspace.store.name}"
-            return CommandResult(text=text, data={"campaign_id": None})
-        if done.campaign.terms.pairing is not None:
-            return pairs_result(workspace, done, Output(out=out))
-        return campaign_result(workspace, done, out, legend=legend)
-
-
-def campaign_result(
-    workspace: Workspace, measured: MeasuredCampaign, out: Path | None, *, legend: bool = False
-) -> CommandResult:
-    """Write a campaign's report, and return its result; raises the fault that ended a device's
-    part.
-    """
-    from orchestrator.app.measuring import run_reader, stopped
-    from orchestrator.app.stored import write_report
-    from orchestrator.cli.live import exit_code_of, facts_of, reporting
-    from orchestrator.report.tables import text_lines
-    from orchestrator.report.winners import fastest_table, next_steps, winners
-
-    campaign = measured.campaign
-    path: Path | None = None
-    with reporting(workspace, measured) as where:
-        data = measured.data
-        try:
-            path = write_report(workspace.settings, data, [campaign], out)
-            where.append(f"{measured.runs_text}; report: {path}")
-        except (UsageError, HostStorageError) as error:
-            # The results are stored; the report can be rendered again.
-            where.append(f"the report could not be written: {error}")
-            where.append(f"'benchfarm report {campaign.campaign_id} --out FILE' renders it again")
-    again = run_reader(workspace, measured.campaigns)
-    best = winners(data.contests)
-    won = fastest_table(best)
-    advice = next_steps(best, campaign.terms)
-    further = advice if best else []
-    width = columns()
-    lines = text_lines(data, width, legend=legend)
-    # Lines to be typed or opened aren't wrapped.
-    lines += [("", "")]
-    lines += [(line, "doubt") for text in measured.problems for line in wrap(text, width)]
-    lines += [(text, "") for text in [*further, *where]]
-    return CommandResult(
-        text="\n".join(line for line, _ in lines),
-        looks=[style for _, style in lines],
-        data={
-            **facts_of(measured),
-            "stopped": Streamed(lambda: stopped(campaign, again())),
-            "without_result": measured.without_result,
-            "nothing_clean": measured.nothing_clean,
-            "winners": [won.record(item) for item in best],
-            "next": advice,
-            "report": path,
-            "runs": Streamed(again),
-        },
-        is_kept=True,
-        exit_code=HostStorageError.exit_code if path is None else exit_code_of([measured]),
-    )
+    loaded = load_plan(path, home=settings.data_folder)
+    return time_limits.limited(loaded, budget=budget, until=until, now=SystemClock().now())
 
 
 #: Virtual phones may run faster than real time; they report times of their own clock.

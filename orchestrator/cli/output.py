@@ -12,6 +12,7 @@ import shutil
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TextIO, TypeVar, cast
 
 from orchestrator import __version__
-from orchestrator.errors import HostStorageError, UsageError
+from orchestrator.errors import HostStorageError, StoreAwayError, UsageError
 from orchestrator.frozen import frozen
 from orchestrator.tables.escapes import is_unseen, one_line, visible_block
 
@@ -47,13 +48,17 @@ def room() -> int | None:
 
 
 #: The terminal style of a line by its look (tables.renderers.Line); other looks have none.
-_STYLES: Final[Mapping[str, str]] = {
+STYLES: Final[Mapping[str, str]] = {
     "title": "1",
     "head": "2",
     "winner": "1;32",
     "unproven": "1",
     "doubt": "33",
     "bad": "31",
+    "abandoned": "31",
+    "away": "33",
+    "waiting": "2",
+    "done": "32",
 }
 
 
@@ -74,12 +79,13 @@ def say(
     visible = visible_block(text)
     if looks and _has_colours(sys.stderr if err else sys.stdout):
         lines = itertools.zip_longest(visible.split("\n"), looks, fillvalue="")
-        visible = "\n".join(_styled(line, style) for line, style in lines)
+        visible = "\n".join(styled(line, look) for line, look in lines)
     _write([f"{_CLEAR_SCREEN if clears else ''}{visible}{end}"], err=err)
 
 
-def _styled(line: str, name: str) -> str:
-    style = _STYLES.get(name, "")
+def styled(line: str, look: str) -> str:
+    """Return a line with the escapes of its look for a terminal with colours."""
+    style = STYLES.get(look, "")
     return f"\x1b[{style}m{line}\x1b[0m" if style and line else line
 
 
@@ -311,6 +317,33 @@ def show(result: CommandResult | DoneAnswer, form: str) -> NoReturn:
             raise
     # The option parser would take 130 for Ctrl-C.
     raise SystemExit(result.exit_code)
+
+
+def watched(
+    read: Callable[[], tuple[CommandResult, bool]],
+    log_format: str,
+    every_s: float = 2.0,
+    *,
+    is_shown: bool,
+) -> CommandResult:
+    """Return a result once it is final; until then read it again and again, and show its changes.
+
+    ``read`` returns the result and whether it may still change. While a database can't be reached
+    it is tried again, as those that measure do.
+    """
+    is_terminal, before = sys.stdout.isatty(), ""
+    while True:
+        try:
+            result, is_open = read()
+        except StoreAwayError as error:
+            tell(log_format, "watch", f"{error}; trying again", level="warning")
+        else:
+            if not is_open:
+                return result
+            if is_shown and result.text != before:
+                say(f"{result.text}\n", end="" if is_terminal else "\n", clears=is_terminal)
+                before = result.text
+        time.sleep(every_s)
 
 
 class Streamed(list[ItemT]):

@@ -333,7 +333,7 @@ def close(
     Example: benchfarm results close CAMPAIGN
     """
     from orchestrator.app import resuming
-    from orchestrator.cli.live import observer_for_stderr
+    from orchestrator.cli.progress import observer_for_stderr
 
     closed = resuming.close(settings, campaigns, observer_for_stderr(settings.log_format))
     lines = [

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import socket
-import sys
-import time
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import fields, replace
@@ -15,10 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 from typer import Argument, Option
 
 from orchestrator.cli.commands import command
-from orchestrator.cli.live import observer_for_stderr
 from orchestrator.cli.options import DryRun, Json
-from orchestrator.cli.output import CUT_EXIT_CODE, CommandResult, say, shown, tell
-from orchestrator.errors import StoreAwayError, UsageError
+from orchestrator.cli.output import CUT_EXIT_CODE, CommandResult, shown, tell, watched
+from orchestrator.cli.progress import observer_for_stderr
+from orchestrator.errors import UsageError
 from orchestrator.plugins import Settings
 from orchestrator.records.answers import DoneAnswer, FarmAnswer
 from orchestrator.records.case import CampaignId
@@ -32,8 +30,6 @@ if TYPE_CHECKING:
 Priority = Annotated[
     int, Option("--priority", help="Larger numbers run first.", min=-(2**31), max=2**31 - 1)
 ]
-#: Seconds between two polls of the queue.
-_WATCH_S: Final = 2.0
 #: Connections to the queue, at most: of a worker's jobs, and of its main loop.
 _CONNECTIONS: Final = 3
 _OWN_CONNECTIONS: Final = 2
@@ -187,30 +183,17 @@ def farm_status(
     from orchestrator.extensions.history.farm_now import read_farm
     from orchestrator.plugins import Workspace
 
-    is_terminal, before = sys.stdout.isatty(), ""
     with FarmQueue(settings.store) as queue, Workspace(settings) as workspace:
-        while True:
-            try:
-                farm = read_farm(workspace, queue, submission)
-                if submission and not farm.jobs:
-                    raise submissions.unknown_submission(submission)
-                left_out = queue.left_out(submission) if submission else {}
-                result = _status(workspace, farm, left_out, is_one=bool(submission))
-            except StoreAwayError as error:
-                # The workers wait for the database, too.
-                if not watch:
-                    raise
-                message = one_line(f"{error}; trying again")
-                tell(settings.log_format, "watch", message, level="warning")
-                time.sleep(_WATCH_S)
-                continue
-            is_open = any(job.status in {"waits", "runs"} for job in farm.jobs)
-            if not (watch and is_open):
-                return result
-            if not as_json and result.text != before:
-                say(f"{result.text}\n", end="" if is_terminal else "\n", clears=is_terminal)
-                before = result.text
-            time.sleep(_WATCH_S)
+
+        def read() -> tuple[CommandResult, bool]:
+            farm = read_farm(workspace, queue, submission)
+            if submission and not farm.jobs:
+                raise submissions.unknown_submission(submission)
+            left_out = queue.left_out(submission) if submission else {}
+            result = _status(workspace, farm, left_out, is_one=bool(submission))
+            return result, any(job.status in {"waits", "runs"} for job in farm.jobs)
+
+        return watched(read, settings.log_format, is_shown=not as_json) if watch else read()[0]
 
 
 def _status(

@@ -8,13 +8,13 @@ import signal
 import socket
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from typer import Argument, Option
 
-from orchestrator.cli.live import reporting_workspace
+from orchestrator.cli.campaigns import reporting_workspace
 from orchestrator.cli.options import Out, as_typed, share_of
 from orchestrator.cli.output import CommandResult, format_of, shown, tell, to_json
 from orchestrator.errors import UsageError
@@ -40,6 +40,7 @@ _SELECTION = (
 #: A token that is shorter can be guessed.
 _MIN_TOKEN: Final = 16
 _THRESHOLD: Final = as_typed(LEAST_CHANGE)
+_HERE: Final = "127.0.0.1"
 _MADE_UP: Final = "'openssl rand -hex 16' makes one up"
 
 
@@ -235,29 +236,16 @@ def write_site(
     return CommandResult(text=text, data=done)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Listening:
-    """The address to listen on, and who may read there."""
-
-    host: str = "127.0.0.1"
-    token: str = ""
-    token_file: Path | None = None
-    #: Further names of this server.
-    allow_host: Sequence[str] = ()
-    #: Whether only actions require the token.
-    anyone_reads: bool = False
-
-
-def read_token(settings: Settings, listening: Listening) -> str:
+def read_token(settings: Settings, option: str, file: Path | None) -> str:
     """Return the token of the file, the option or the environment, in this order; empty for none.
 
     Raises UsageError when the file can't be read, the token is too short to be one, or there are two.
     """
     from orchestrator.extensions.history.notifying import secret_in
 
-    token, file = listening.token or settings.token, listening.token_file
+    token = option or settings.token
     if file is not None:
-        if listening.token:
+        if option:
             raise UsageError(
                 "--token and --token-file are two tokens", hint="leave one of them out"
             )
@@ -273,30 +261,35 @@ def read_token(settings: Settings, listening: Listening) -> str:
     return token
 
 
-def make_access(settings: Settings, listening: Listening) -> Access:
+def make_access(
+    settings: Settings,
+    host: str = _HERE,
+    *,
+    token: str = "",
+    token_file: Path | None = None,
+    allow_host: Sequence[str] = (),
+    anyone_reads: bool = False,
+) -> Access:
     """Return the access rules; raises UsageError when a token is needed and there is none."""
     from orchestrator.extensions.history import web
 
-    token = read_token(settings, listening)
-    is_local = web.is_loopback(listening.host)
+    token = read_token(settings, token, token_file)
+    is_local = web.is_loopback(host)
     if not is_local and not token:
         raise UsageError(
-            f"{listening.host} can be reached by other computers: that needs a token",
+            f"{host} can be reached by other computers: that needs a token",
             hint=f"--token-file FILE or $BENCHFARM_TOKEN; {_MADE_UP}; on 127.0.0.1 only this computer can connect",
         )
-    if listening.anyone_reads and not token:
+    if anyone_reads and not token:
         raise UsageError(
             "--anyone-reads is about a server with a token",
             hint="give --token-file, or leave it out",
         )
     return web.Access(
-        hosts=(
-            *listening.allow_host,
-            *(() if is_local else (listening.host, socket.gethostname())),
-        ),
+        hosts=(*allow_host, *(() if is_local else (host, socket.gethostname()))),
         any_address=not is_local,
         token=token,
-        anyone_reads=listening.anyone_reads,
+        anyone_reads=anyone_reads,
     )
 
 
@@ -317,7 +310,7 @@ def serve(
             "--host",
             help="Address to listen on. Any other than this computer's own requires a token.",
         ),
-    ] = Listening.host,
+    ] = _HERE,
     port: Annotated[
         int, Option("--port", help="Port. 0 takes a free one.", min=0, max=65535)
     ] = 8080,
@@ -359,14 +352,14 @@ def serve(
     from orchestrator.extensions.history.metrics import Numbers
     from orchestrator.extensions.history.web import LivePages
 
-    listening = Listening(
-        host=host,
+    access = make_access(
+        settings,
+        host,
         token=token,
         token_file=token_file,
         allow_host=allow_host or (),
         anyone_reads=anyone_reads,
     )
-    access = make_access(settings, listening)
     with ExitStack() as stack:
         workspace = stack.enter_context(Workspace(settings))
         # Report what can't be read now, not at the first request.

@@ -12,7 +12,6 @@ from typer import Argument, Option
 
 from orchestrator.cli.output import tell
 from orchestrator.errors import UsageError
-from orchestrator.extensions.models.files import BuildRequest
 from orchestrator.plugins import CommandResult, Settings, command, shown
 from orchestrator.records.model import ManifestEntry, ModelFacts, TensorFacts
 from orchestrator.tables.escapes import one_line
@@ -137,16 +136,15 @@ def build(
     from orchestrator.extensions.models import files as model_files
 
     say = partial(tell, settings.log_format, "model-built")
-    request = BuildRequest(
-        sources=sources,
+    orders = model_files.build_orders(
+        sources,
         variants=split(variants),
         batches=split(batches),
         sizes=split(sizes),
         seed=seed,
         flex=flex,
-        out=out,
     )
-    done = model_files.build(settings, request, on_done=say)
+    done = model_files.build(settings, orders, out, on_done=say)
     lines: list[str] = []
     for item in done.failures:
         lines.append(one_line(f"{item.name} couldn't be built: {item.reason}"))

@@ -41,44 +41,42 @@ def places(settings: Settings, out: Path | None) -> tuple[Path, Path]:
 SAMPLES = "samples"
 
 
-@frozen
-class BuildRequest:
-    """The models to build, and their folder."""
+def build_orders(
+    sources: Sequence[str],
+    *,
+    variants: Sequence[str] = (),
+    batches: Sequence[str] = (),
+    sizes: Sequence[str] = (),
+    seed: int = 0,
+    flex: bool = False,
+) -> list[BuildOrder]:
+    """Return one order for each source, with each of the variants, batch sizes and side lengths in
+    pixels; raises UsageError for an impossible one.
 
-    sources: Sequence[str]
-    variants: Sequence[str] = ()
-    batches: Sequence[str] = ()
-    #: Side lengths in pixels.
-    sizes: Sequence[str] = ()
-    seed: int = 0
-    #: Whether TensorFlow's own operators are kept.
-    flex: bool = False
-    out: Path | None = None
+    ``flex``: keep TensorFlow's own operators.
+    """
+    from orchestrator.extensions.models.building import BuildOrder, check_order
 
-    def orders(self) -> list[BuildOrder]:
-        """Return one order for each source; raises UsageError for an impossible one."""
-        from orchestrator.extensions.models.building import BuildOrder, check_order
-
-        orders = [
-            BuildOrder(
-                source=_source(source),
-                variants=tuple(dict.fromkeys(self.variants)) or ("float32",),
-                batches=_numbers("--batch", self.batches) or (1,),
-                sizes=_numbers("--size", self.sizes),
-                seed=self.seed,
-                flex=self.flex,
-            )
-            for source in dict.fromkeys(self.sources)
-        ]
-        names = [name for order in orders for name in order.names]
-        if twice := [name for name in names if names.count(name) > 1]:
-            raise UsageError(
-                f"two sources would both be written to {twice[0]}.tflite",
-                hint="build them one by one, each with an --out of its own, or rename one",
-            )
-        for order in orders:
-            check_order(order)
-        return orders
+    orders = [
+        BuildOrder(
+            source=_source(source),
+            variants=tuple(dict.fromkeys(variants)) or ("float32",),
+            batches=_numbers("--batch", batches) or (1,),
+            sizes=_numbers("--size", sizes),
+            seed=seed,
+            flex=flex,
+        )
+        for source in dict.fromkeys(sources)
+    ]
+    names = [name for order in orders for name in order.names]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise UsageError(
+            f"two sources would both be written to {twice[0]}.tflite",
+            hint="build them one by one, each with an --out of its own, or rename one",
+        )
+    for order in orders:
+        check_order(order)
+    return orders
 
 
 def _source(text: str) -> str:
@@ -108,7 +106,13 @@ class Built:
     manifest: Path
 
 
-def build(settings: Settings, request: BuildRequest, *, on_done: Callable[[str], None]) -> Built:
+def build(
+    settings: Settings,
+    orders: Sequence[BuildOrder],
+    out: Path | None,
+    *,
+    on_done: Callable[[str], None],
+) -> Built:
     """Build models and add each to the manifest at once; call ``on_done`` for each.
 
     Models that were built before an interruption stay. Raises ModelError when none could be built.
@@ -116,8 +120,7 @@ def build(settings: Settings, request: BuildRequest, *, on_done: Callable[[str],
     from orchestrator.config.declarations import add_to_manifest, load_manifest
     from orchestrator.extensions.models.building import FailedBuild, build_models
 
-    orders = request.orders()
-    folder, manifest = places(settings, request.out)
+    folder, manifest = places(settings, out)
     load_manifest(manifest)  # a manifest with faults is reported before minutes of building
     done = Built(entries=[], models=[], failures=[], manifest=manifest)
     for order in orders:

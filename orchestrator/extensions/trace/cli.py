@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from typer import Argument, Option
 
-from orchestrator.cli import measuring as shown
+from orchestrator.cli.campaigns import campaign_result, facts_of, reporting_workspace
 from orchestrator.cli.commands import command
-from orchestrator.cli.live import facts_of, reporting_workspace
 from orchestrator.cli.options import plan_keys
 from orchestrator.cli.output import CommandResult
 from orchestrator.errors import OutputParseError, UsageError
@@ -151,7 +150,7 @@ def trace(
     with reporting_workspace(settings) as workspace:
         measured = _record(workspace, model, options, folder)
         # It is a campaign with a report like any other, and reports failed devices like any other.
-        shown.campaign_result(workspace, measured, None)
+        campaign_result(workspace, measured, None)
         runs = workspace.store.runs(campaign_ids=[measured.campaign.campaign_id])
         traced = [_write_trace(workspace.store, run, folder) for run in runs]
         problems = measured.problems_with(_RERUN_HINT)

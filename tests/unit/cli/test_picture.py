@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from orchestrator.app.progress import describe, describe_run
+from orchestrator.app.progress import describe_run
 from orchestrator.app.status import PublishedStatus, running_here
-from orchestrator.cli.live import STYLES, TerminalObserver, about, picture
-from orchestrator.cli.output import to_json
+from orchestrator.cli.live import TerminalObserver, about, picture
+from orchestrator.cli.output import STYLES, to_json
 from orchestrator.engine.events import CampaignEnded, CampaignStarted, DeviceFinished, DeviceNote
 from orchestrator.processes import Locks
 from orchestrator.records.campaign import (
@@ -111,7 +111,7 @@ def test_figures_stand_below_the_phones_and_all_counts_agree() -> None:
     )
     shown = replace(status(row(1), row(2)), planned=20, figures=figures)
     texts, looks = zip(*picture(shown, width=79, height=23), strict=True)
-    assert set(looks) <= STYLES.keys()
+    assert set(looks) <= {*STYLES, "working", "figure"}
     assert texts[0].startswith("nightly: [###.......] 6/20 runs, about 2 min left")
     assert [text.split()[1:3] for text in texts[-2:]] == [["2.50", "ms"], ["9.00", "ms"]]
     assert "\u00b11.3 %" in texts[-1]
@@ -212,8 +212,7 @@ def test_the_live_view_prints_what_is_to_be_remembered_and_gives_the_terminal_ba
     console = Console(
         file=out, force_terminal=True, width=60, height=12, _environ={"TERM": "xterm"}
     )
-    observer = TerminalObserver(describe, console)
-    assert observer.can_draw
+    observer = TerminalObserver(console)
     observer.on_event(STARTED)
     observer.on_event(DeviceNote(serial=A, text="lost: the cable", is_problem=True, is_away=True))
     observer.on_event(DeviceFinished(serial=B, left=0))

@@ -1,0 +1,211 @@
+"""A workspace that shows its progress, and the results of measured campaigns."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from orchestrator.cli.output import (
+    CUT_EXIT_CODE,
+    CommandResult,
+    Streamed,
+    columns,
+    ignore_stop_signals,
+    say,
+)
+from orchestrator.cli.progress import downloads_on_stderr, observer_for_stderr
+from orchestrator.errors import HostStorageError, InterruptedByUserError, StoreError, UsageError
+from orchestrator.records.build_spec import BuildSpec
+from orchestrator.settings import Settings
+from orchestrator.tables.escapes import one_line, wrap
+
+if TYPE_CHECKING:
+    from orchestrator.app.measuring import MeasuredCampaign
+    from orchestrator.app.workspace import Workspace
+    from orchestrator.records.campaign import Campaign
+
+
+@contextmanager
+def reporting_workspace(
+    settings: Settings, wait: str = "", *, makes_store: bool = True
+) -> Iterator[Workspace]:
+    """Open a workspace that writes progress to standard error and offers to download missing
+    programs. ``wait`` is the text of ``--wait``, for phones in use.
+
+    When Ctrl-C ends a campaign, its results so far are printed. The error names the campaign, also
+    when no phone is running.
+    """
+    from orchestrator.app.time_limits import waiting
+    from orchestrator.app.workspace import Workspace
+
+    observer = observer_for_stderr(settings.log_format)
+    with Workspace(settings, makes_store=makes_store, observer=observer) as workspace:
+        workspace.on_missing = _download_offer(workspace)
+        workspace.wait = waiting(wait)
+        try:
+            yield workspace
+        except (StoreError, HostStorageError) as error:
+            if error.campaign_id:
+                then = f"resume it then: benchfarm run --resume {error.campaign_id}"
+                error.hint = "; ".join(filter(None, (error.hint, then)))
+            raise
+        except (InterruptedByUserError, KeyboardInterrupt) as error:
+            # Ctrl-C may be pressed several times.
+            ignore_stop_signals()
+            if not workspace.measured:
+                raise
+            from orchestrator.app.measuring import CampaignInterruptedError, interrupted
+
+            stop = error
+            if not isinstance(stop, CampaignInterruptedError):
+                stop = interrupted(workspace)
+            if settings.log_format == "text":
+                _print_measured(workspace, stop.campaign)
+            raise stop from None
+        finally:
+            if workspace.measured:
+                # The work is done, and is told once all is closed.
+                ignore_stop_signals()
+
+
+def _print_measured(workspace: Workspace, campaign: Campaign) -> None:
+    """Print the results of a stopped campaign, as at its end."""
+    if campaign.terms.pairing is not None:
+        from orchestrator.app.pairing import pair_comparison
+        from orchestrator.report.comparisons import to_text
+
+        say(to_text(pair_comparison(workspace, campaign), max(columns(), 80)), err=True)
+        return
+    from orchestrator.app.stored import report_data
+    from orchestrator.report.tables import text_lines
+
+    lines = text_lines(report_data(workspace, [campaign]), columns())
+    say("\n".join(line for line, _ in lines), looks=[style for _, style in lines], err=True)
+
+
+@contextmanager
+def reporting(workspace: Workspace, measured: MeasuredCampaign) -> Iterator[list[str]]:
+    """Raise the fault that ended a device's part after its campaign was reported, or failed to be.
+
+    The results of the other devices stay: the yielded list takes lines with their places, which are
+    printed then. The fault has its own exit code.
+    """
+    from orchestrator.engine.events import Notice
+
+    where = list[str]()
+    try:
+        yield where
+    finally:
+        if measured.result.fault is not None:
+            keys = {"campaign_id": measured.campaign.campaign_id}
+            for text in where:
+                workspace.observer.on_event(Notice(event="report", text=text, keys=keys))
+        measured.checked()
+
+
+def campaign_result(
+    workspace: Workspace, measured: MeasuredCampaign, out: Path | None, *, legend: bool = False
+) -> CommandResult:
+    """Write a campaign's report, and return its result; raises the fault that ended a device's
+    part.
+    """
+    from orchestrator.app.measuring import run_reader, stopped
+    from orchestrator.app.stored import write_report
+    from orchestrator.report.tables import text_lines
+    from orchestrator.report.winners import fastest_table, next_steps, winners
+
+    campaign = measured.campaign
+    path: Path | None = None
+    with reporting(workspace, measured) as where:
+        data = measured.data
+        try:
+            path = write_report(workspace.settings, data, [campaign], out)
+            where.append(f"{measured.runs_text}; report: {path}")
+        except (UsageError, HostStorageError) as error:
+            # The results are stored; the report can be rendered again.
+            where.append(f"the report could not be written: {error}")
+            where.append(f"'benchfarm report {campaign.campaign_id} --out FILE' renders it again")
+    again = run_reader(workspace, measured.campaigns)
+    best = winners(data.contests)
+    won = fastest_table(best)
+    advice = next_steps(best, campaign.terms)
+    further = advice if best else []
+    width = columns()
+    lines = text_lines(data, width, legend=legend)
+    # Lines to be typed or opened aren't wrapped.
+    lines += [("", "")]
+    lines += [(line, "doubt") for text in measured.problems for line in wrap(text, width)]
+    lines += [(text, "") for text in [*further, *where]]
+    return CommandResult(
+        text="\n".join(line for line, _ in lines),
+        looks=[style for _, style in lines],
+        data={
+            **facts_of(measured),
+            "stopped": Streamed(lambda: stopped(campaign, again())),
+            "without_result": measured.without_result,
+            "nothing_clean": measured.nothing_clean,
+            "winners": [won.record(item) for item in best],
+            "next": advice,
+            "report": path,
+            "runs": Streamed(again),
+        },
+        is_kept=True,
+        exit_code=HostStorageError.exit_code if path is None else exit_code_of([measured]),
+    )
+
+
+def exit_code_of(measured: Sequence[MeasuredCampaign]) -> int:
+    """Return the exit code of measured campaigns: 1 where a requested result is missing, 6 where
+    the time was too short for some.
+    """
+    is_cut = any(item.cut for item in measured)
+    return int(any(item.is_lacking for item in measured)) or CUT_EXIT_CODE * is_cut
+
+
+def facts_of(measured: MeasuredCampaign) -> dict[str, object]:
+    """Return the JSON keys of a measured campaign."""
+    from orchestrator.tables.table import fields_of
+
+    return {
+        "campaign_id": measured.campaign.campaign_id,
+        **fields_of(measured.result, "status", "stored", "not_run", "left", "lost"),
+        "no_time_for": measured.cut,
+        "lacking": measured.opened.choice.lacking,
+        "missing": measured.missing,
+        "left_out": measured.opened.left_out,
+    }
+
+
+def _download_offer(workspace: Workspace) -> Callable[[Sequence[BuildSpec]], None]:
+    """Return a function that asks for each missing program whether to download it, and does so."""
+    #: Each program is offered once.
+    offered: set[BuildSpec] = set()
+
+    def offer(specs: Sequence[BuildSpec]) -> None:
+        from orchestrator.app.builds import fetch_builds
+
+        if not (workspace.settings.may_ask and sys.stdin.isatty() and sys.stderr.isatty()):
+            return
+        for spec in [spec for spec in dict.fromkeys(specs) if spec not in offered]:
+            offered.add(spec)
+            # A program without a URL must be built; the later error says how.
+            if spec.source.url and _is_confirmed(spec):
+                on_progress = downloads_on_stderr(workspace.settings.log_format)
+                fetch_builds(workspace, [spec.name], [spec.abi], on_progress)
+
+    return offer
+
+
+def _is_confirmed(spec: BuildSpec) -> bool:
+    say(
+        one_line(
+            f"{spec.name} for {spec.abi} is not on this computer; it comes from {spec.source.url}"
+        ),
+        err=True,
+    )
+    say("Download it now? [Y/n] ", err=True, end="")
+    # An empty line is the default; the end of the input is no answer.
+    return sys.stdin.readline().lower() in {"\n", "y\n", "yes\n"}
