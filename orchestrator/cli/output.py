@@ -115,17 +115,8 @@ class OutputClosedError(Exception):
 
 def _write(pieces: Iterable[str], *, err: bool) -> None:
     stream = sys.stderr if err else sys.stdout
-    try:
-        stream.writelines(pieces)
-        stream.flush()
-    except OSError as error:
-        # Discard the buffered output and all that follows.
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, stream.fileno())
-        os.close(nowhere)
-        if isinstance(error, BrokenPipeError):
-            raise OutputClosedError from error
-        raise HostStorageError(f"the output can't be written: {error.strerror}") from error
+    stream.writelines(pieces)
+    stream.flush()
 
 
 def write_line(event: str, text: str, *, level: str = "info", **keys: object) -> None:
@@ -185,37 +176,54 @@ def _thread_ended(ended: threading.ExceptHookArgs) -> None:
         write_line("error", text, level="error", code="internal", traceback=trace)
 
 
-class _Progress:
-    """Standard error without write errors: a closed pipe or a full disk must not stop a
-    measurement.
-    """
+class _Stream:
+    """A standard stream whose write errors are handled, whoever writes: the option parser too."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO, on_error: Callable[[TextIO, OSError], None]) -> None:
         self._stream = stream
+        self._on_error = on_error
 
     def write(self, text: str) -> int:
-        """Write what can be written; the rest is lost."""
-        with suppress(OSError):
-            self._stream.write(text)
+        """Write text; the option parser writes an empty one to learn whether it is a text stream."""
+        if text != "":
+            self.writelines([text])
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
-        """Write what can be written of several pieces."""
-        for line in lines:
-            self.write(line)
+        """Write several pieces of text."""
+        try:
+            self._stream.writelines(lines)
+        except OSError as error:
+            self._on_error(self._stream, error)
 
     def flush(self) -> None:
-        """Write the buffered output, if it can be written."""
-        with suppress(OSError):
+        """Write the buffered output."""
+        try:
             self._stream.flush()
+        except OSError as error:
+            self._on_error(self._stream, error)
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._stream, name)
 
 
+def _lose(stream: TextIO, error: OSError) -> None:
+    """Lose what can't be written: progress must not stop a measurement."""
+
+
+def _refuse(stream: TextIO, error: OSError) -> None:
+    # Discard the buffered output and all that follows.
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
+    if isinstance(error, BrokenPipeError):
+        raise OutputClosedError from error
+    raise HostStorageError(f"the output can't be written: {error.strerror}") from error
+
+
 def open_standard_streams() -> None:
-    """Open standard streams that the parent process closed, and ignore write errors of standard
-    error from now on.
+    """Open standard streams that the parent process closed, and handle their write errors from now
+    on.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
@@ -224,7 +232,8 @@ def open_standard_streams() -> None:
                 os.close(number)
             os.open(os.devnull, os.O_RDWR)
             setattr(sys, name, os.fdopen(number, "r" if number == 0 else "w", encoding="utf-8"))
-    sys.stderr = cast(TextIO, _Progress(sys.stderr))
+    sys.stdout = cast(TextIO, _Stream(sys.stdout, _refuse))
+    sys.stderr = cast(TextIO, _Stream(sys.stderr, _lose))
 
 
 ItemT = TypeVar("ItemT")

@@ -165,7 +165,10 @@ def test_an_answer_that_nobody_reads_is_no_answer(cli: Cli) -> None:
     assert process.returncode == 141
 
 
-@pytest.mark.parametrize(("words", "exit_code"), [("flags --json", 5), ("report x --json", 2)])
+@pytest.mark.parametrize(
+    ("words", "exit_code"),
+    [("flags --json", 5), ("report x --json", 2), ("-h", 5), ("status -h", 5)],
+)
 def test_an_answer_that_a_full_disk_loses_is_no_fault_of_benchfarm(
     cli: Cli, words: str, exit_code: int
 ) -> None:
