@@ -19,6 +19,7 @@ from orchestrator.files import check_writable
 from orchestrator.records.plan import Plan, PlanOptions
 from orchestrator.settings import Settings
 
+
 @command("bench", keys=plan_keys())
 def bench(
     settings: Settings,
