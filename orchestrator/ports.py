@@ -6,6 +6,7 @@ references, and observers of a run.
 from __future__ import annotations
 
 import enum
+import math
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -201,6 +202,7 @@ class Device(Protocol):
         run_id: RunId,
         timeout_s: float,
         files: Sequence[str] = (),
+        away_s: float = math.inf,
         cancelled: threading.Event | None = None,
     ) -> ProcessResult:
         """Run a command line that outlives the connection, wait for its end, and return its output.
@@ -210,7 +212,8 @@ class Device(Protocol):
 
         It runs in a folder of its own, ``<work_folder>/runs/<run_id>``, which is the current folder
         and is removed by :meth:`discard_run`. On the deadline or when cancelled its whole process
-        group is killed.
+        group is killed. A device whose connection is lost meanwhile is awaited until a little after
+        the deadline, at most until a little after ``away_s``.
         """
 
     def run_folder(self, run_id: RunId) -> str:
@@ -304,6 +307,8 @@ class InvocationRequest:
     #: Path of the program on the device; empty for an app.
     program_path: str
     timeout_s: float
+    #: How long after its start a lost device is waited for, at most.
+    away_s: float = math.inf
     #: Name -> path on the device of each of the case's files.
     file_paths: Mapping[str, str] = field(default_factory=dict)
     #: The flags that this build lists itself; empty when its list wasn't read.

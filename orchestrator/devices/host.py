@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import shutil
 import subprocess
 import threading
@@ -189,6 +190,7 @@ class HostDevice(AloneDevice):
         run_id: RunId,
         timeout_s: float,
         files: Sequence[str] = (),
+        away_s: float = math.inf,
         cancelled: threading.Event | None = None,
     ) -> ProcessResult:
         """See Device.run_detached.

@@ -43,8 +43,9 @@ class Retry:
     errors: tuple[type[DeviceError], ...]
     #: The most further tries.
     tries: float = math.inf
-    #: No further try begins this long after the first failure.
+    #: No further try begins this long after the first failure, or after ``end``: the later one.
     seconds: float = math.inf
+    end: Deadline | None = None
     #: How long one attempt to reconnect the phone may take.
     step_s: float = 20.0
 
@@ -67,7 +68,8 @@ class Retry:
                 return operation()
             except self.errors as error:
                 failures += 1
-                deadline = deadline or Deadline(self.seconds, clock)
+                end_s = self.end.remaining_s if self.end is not None else 0.0
+                deadline = deadline or Deadline(max(self.seconds, end_s), clock)
                 if failures > self.tries or deadline.expired:
                     raise
                 failure = error
@@ -80,6 +82,6 @@ DAMAGED: Final = Retry(errors=(TransferError,), tries=1)
 RESTORING: Final = Retry(errors=RETURNING, tries=2)
 
 
-def until(seconds: float) -> Retry:
+def until(seconds: float, end: Deadline | None = None) -> Retry:
     """Return the rule for a run: it continues on the phone, whatever becomes of the link."""
-    return Retry(errors=OFFLINE, seconds=seconds, step_s=5.0)
+    return Retry(errors=OFFLINE, seconds=seconds, end=end, step_s=5.0)

@@ -60,6 +60,8 @@ _BEGIN_S: Final = 20.0
 _GONE_PAUSE_S: Final = 1.0
 #: Time after a run's deadline for reconnecting the phone and stopping the run.
 _CLEANUP_S: Final = 30.0
+#: A link that breaks later than that has this time.
+_SHORTEST_AWAY_S: Final = 10.0
 #: How long a killed process may take to end: one that waits for a driver ends late.
 _KILL_TIMEOUT_S: Final = 10.0
 _KILL_PAUSE_S: Final = 0.05
@@ -98,9 +100,13 @@ class _Run:
         folder: str,
         names: Sequence[str],
         deadline: Deadline,
+        give_up: Deadline,
         cancelled: threading.Event | None,
     ) -> None:
-        """``folder``: the run's own; ``names``: the files that it leaves there."""
+        """``folder``: the run's own; ``names``: the files that it leaves there; ``give_up``: until
+        then an offline phone is awaited.
+        """
+        self._rule = until(_SHORTEST_AWAY_S, give_up)
         self.state = RunState.BEGINS
         self.exit_code: int | None = None
         self._phone, self._folder, self._names = phone, folder, names
@@ -116,13 +122,10 @@ class _Run:
         arguments = (self._parent, self._folder, token, command, text("run"), text("sampler"))
         start = {"start": call("start", *arguments)}
         while self.state in _AWAITED:
-            # The run continues offline; we stop it at its deadline, so the phone is awaited a
-            # little longer.
-            rule = until(self._deadline.remaining_s + _CLEANUP_S)
             poll = partial(self._poll, start)
             try:
                 match, answer = self._phone.retry(
-                    poll, rule, cancelled=self._cancelled, report_away=report_away
+                    poll, self._rule, cancelled=self._cancelled, report_away=report_away
                 )
             except InterruptedByUserError:
                 self.state = RunState.CANCELLED
@@ -271,6 +274,7 @@ class DetachedRuns(PhoneLink):
         run_id: RunId,
         timeout_s: float,
         files: Sequence[str] = (),
+        away_s: float = math.inf,
         cancelled: threading.Event | None = None,
     ) -> ProcessResult:
         """See Device.run_detached. The run continues while a lost link is reconnected.
@@ -280,7 +284,10 @@ class DetachedRuns(PhoneLink):
         deadline.
         """
         folder, deadline = self.run_folder(run_id), Deadline(timeout_s, self.clock)
-        run = _Run(self, folder, ("out", "err", *files), deadline, cancelled)
+        # The run continues offline; we stop it at its deadline, so the phone is awaited a little
+        # longer.
+        give_up = Deadline(min(timeout_s, away_s) + _CLEANUP_S, self.clock)
+        run = _Run(self, folder, ("out", "err", *files), deadline, give_up, cancelled)
         try:
             self._remove_earlier(folder)
             run.follow(command, self.on_offline)

@@ -361,7 +361,9 @@ class CaseRunner:
         """
         self._placer.forget()
         self._last_state = (0.0, None)
-        deadline = Deadline(READY_S, self._context.clock)
+        # Without time there is nothing to run on it.
+        wait_s = min(READY_S, max(self._experience.remaining_s, _READY_STEP_S))
+        deadline = Deadline(wait_s, self._context.clock)
         while True:
             self._check_cancelled()
             step = Deadline(min(_READY_STEP_S, deadline.remaining_s), self._context.clock)
@@ -372,7 +374,7 @@ class CaseRunner:
                     raise
                 if deadline.expired:
                     raise DeviceTimeoutError(
-                        f"the device wasn't ready within {READY_S:g} s: {error}",
+                        f"the device wasn't ready within {wait_s:g} s: {error}",
                         serial=self._facts.serial,
                     ) from error
             else:
@@ -408,6 +410,7 @@ class CaseRunner:
         self._context.observer.on_event(
             Measuring(invocation=invocation, side=self._side_name(invocation.case.case_key))
         )
+        request = replace(request, away_s=self._experience.remaining_s)
         raw = self._context.runner_of(pass_spec.name)(
             tool, self._device, request, cancelled=self._context.cancelled
         )

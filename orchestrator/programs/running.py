@@ -137,6 +137,7 @@ def run_and_collect(
             command,
             run_id=request.run_id,
             timeout_s=request.timeout_s,
+            away_s=request.away_s,
             files=(*files, *request.enclosing_files, *mode_files(request), SAMPLES_FILE),
             cancelled=cancelled,
         )

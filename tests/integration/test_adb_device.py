@@ -2,6 +2,8 @@
 adb servers."""
 
 import contextlib
+import re
+import threading
 import uuid
 import zipfile
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -338,6 +340,34 @@ def test_a_run_whose_phone_was_waited_for_in_vain_is_left_without_a_further_wait
     bench.server.disconnect(device.transport)
     device.discard_run(run_id)
     assert bench.server.transport_state(device.transport) == ""
+
+
+class FastClock(SystemClock):
+    """A clock on which twenty seconds pass in one."""
+
+    def monotonic_s(self) -> float:
+        """Return twenty times the seconds."""
+        return 20 * super().monotonic_s()
+
+    def wait(self, seconds: float, cancelled: threading.Event | None = None) -> bool:
+        """Wait a twentieth of the time."""
+        return super().wait(seconds / 20, cancelled)
+
+
+@pytest.mark.parametrize(("timeout_s", "away_s", "most_s"), [(10, 1000.0, 20), (1000, 0.0, 10)])
+def test_a_phone_that_hangs_is_awaited_until_its_run_s_time_or_the_campaign_s_is_over(
+    device: AdbDevice, phone: "Phone", run_id: RunId, timeout_s: float, away_s: float, most_s: int
+) -> None:
+    device.state()
+    texts: list[str] = []
+    device.on_offline = lambda text, is_away: texts.append(text)
+    device.clock = FastClock()
+    fault(phone, "hang")
+    with pytest.raises(DeviceTimeoutError):
+        device.run_detached("true", run_id=run_id, timeout_s=timeout_s, away_s=away_s)
+    # Twenty seconds or more passed until it was known to hang, of the thirty behind the run's time.
+    (limit_s,) = re.findall(r"waiting up to ([\d.]+) s for it", texts[0])
+    assert float(limit_s) <= most_s
 
 
 @pytest.mark.parametrize(("size_bytes", "seconds"), [(10_000_000, "31"), (4_000_000_000, "430")])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import math
 import re
 import secrets
 import shlex
@@ -202,6 +203,7 @@ class IPhoneDevice(AloneDevice):
         run_id: RunId,
         timeout_s: float,
         files: Sequence[str] = (),
+        away_s: float = math.inf,
         cancelled: threading.Event | None = None,
     ) -> ProcessResult:
         """See Device.run_detached: start the app with flags, and wait for ``benchmark.done``.

@@ -113,6 +113,21 @@ def test_the_budget_goes_on_while_a_phone_is_away() -> None:
     }
 
 
+def test_a_phone_that_is_lost_at_the_end_of_the_time_is_not_waited_for_much_longer() -> None:
+    begun = of(SERIAL, count=2)
+    begun = replace(begun, terms=replace(begun.terms, budget=100.0))
+    rig = Rig(campaign=begun, boot_s=119.0)
+
+    def end(request: InvocationRequest) -> str:
+        assert request.away_s == 100.0
+        rig.clock.advance(99)
+        return "lost"
+
+    rig.end = end
+    assert rig.measure().reason.startswith("the device wasn't ready within 30 s")
+    assert rig.clock.monotonic_s() == 129
+
+
 def test_a_phone_that_is_not_fit_is_restored_and_asked_again_while_others_work() -> None:
     is_measured, times = threading.Event(), 3 * RETURNS_MAX
 
