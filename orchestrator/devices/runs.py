@@ -87,8 +87,11 @@ class RunState(StrEnum):
 
 
 _AWAITED: Final = frozenset({RunState.BEGINS, RunState.RUNNING, RunState.VANISHED})
-#: Behind the output of ``wait.sh``: its state, and the phone's boot ids when it began and now.
-_WAIT_LINES: Final = r"^(done (\d+)( left)?|running|begins|gone)\n(.*)\n(.*)$"
+#: Behind the output of ``wait.sh``: its state, the phone's boot ids when it began and now, and the
+#: phone's uptimes at its end and now.
+_WAIT_LINES: Final = (
+    r"^(done (\d+)( left)?|running|begins|gone)\n(.*)\n(.*)(?:\n([\d.]*) ([\d.]*))?$"
+)
 
 
 class _Run:
@@ -109,6 +112,8 @@ class _Run:
         self._rule = until(_SHORTEST_AWAY_S, give_up)
         self.state = RunState.BEGINS
         self.exit_code: int | None = None
+        #: How long before the last answer it had ended, while its phone was offline.
+        self.ended_ago_s = 0.0
         self._phone, self._folder, self._names = phone, folder, names
         self._deadline, self._cancelled = deadline, cancelled
         self._begin_deadline: Deadline | None = None
@@ -121,17 +126,27 @@ class _Run:
         token = secrets.token_hex(8)
         arguments = (self._parent, self._folder, token, command, text("run"), text("sampler"))
         start = {"start": call("start", *arguments)}
+        absences: list[str] = []
+
+        def report(text: str, is_away: bool) -> None:  # noqa: FBT001 - as ReportAway has it
+            absences.append(text)
+            report_away(text, is_away)
+
         while self.state in _AWAITED:
-            poll = partial(self._poll, start)
+            poll, polled = partial(self._poll, start), Deadline(0.0, self._phone.clock)
+            absences.clear()
             try:
                 match, answer = self._phone.retry(
-                    poll, self._rule, cancelled=self._cancelled, report_away=report_away
+                    poll, self._rule, cancelled=self._cancelled, report_away=report
                 )
             except InterruptedByUserError:
                 self.state = RunState.CANCELLED
                 return
             start = {}
             self.state = self._next_state(match, answer)
+            ended, now = match.groups()[-2:]
+            if absences and ended and now:
+                self.ended_ago_s = min(float(now) - float(ended), polled.elapsed_s)
             if self.state is RunState.VANISHED:
                 self._phone.clock.wait(_GONE_PAUSE_S, self._cancelled)
 
@@ -168,7 +183,7 @@ class _Run:
 
     def _next_state(self, match: re.Match[str], answer: Answer) -> RunState:
         """Return the state after an answer of the phone, and keep what came with the run's end."""
-        line, exit_code, leftovers, boot_before, boot_now = match.groups()
+        line, exit_code, leftovers, boot_before, boot_now, *_ = match.groups()
         if boot_before and boot_now and boot_before != boot_now:
             return RunState.REBOOTED
         if exit_code is not None:
@@ -299,7 +314,7 @@ class DetachedRuns(PhoneLink):
             # However the wait ends, the run mustn't keep heating the phone.
             self._try_to_end(folder)
             raise
-        duration_s = deadline.elapsed_s
+        duration_s = deadline.elapsed_s - run.ended_ago_s
         match run.state:
             case RunState.DONE:
                 self._folders[folder] = _Folder.ENDED

@@ -4,6 +4,7 @@ adb servers."""
 import contextlib
 import re
 import threading
+import time
 import uuid
 import zipfile
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -38,7 +39,7 @@ from orchestrator.files import sha256_of
 from orchestrator.ports import HostFile
 from orchestrator.records.case import RunId, Serial
 from orchestrator.settings import Settings
-from tests.conftest import running_server
+from tests.conftest import poll_until, running_server
 from tests.samples.meanwhile import runs, switch_on_at, when
 from tests.samples.phones import host_file
 
@@ -340,6 +341,28 @@ def test_a_run_whose_phone_was_waited_for_in_vain_is_left_without_a_further_wait
     bench.server.disconnect(device.transport)
     device.discard_run(run_id)
     assert bench.server.transport_state(device.transport) == ""
+
+
+def test_the_time_for_which_a_phone_was_away_after_its_run_s_end_is_no_part_of_the_run(
+    device: AdbDevice, phone: "Phone", run_id: RunId, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orchestrator.devices.runs._LONGEST_WAIT_S", 1.0)
+    monkeypatch.setattr("orchestrator.devices.runs._ANSWER_S", 1.0)
+    is_running, ends_s = runs(phone, "sleep 2"), list[float]()
+
+    def report(text: str, is_away: bool) -> None:
+        if is_away:
+            poll_until(lambda: not is_running(), "the run ends")
+            ends_s.append(time.monotonic())
+            phone.faults.clear()
+
+    device.on_offline = report
+    meanwhile = when(is_running, lambda: fault(phone, "hang"))
+    begun_s = time.monotonic()
+    result = device.run_detached("sleep 2; echo end", run_id=run_id, timeout_s=120)
+    meanwhile.join()
+    assert result.stdout == b"end\n"
+    assert result.duration_s < ends_s[0] - begun_s
 
 
 class FastClock(SystemClock):

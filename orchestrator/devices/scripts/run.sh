@@ -7,7 +7,7 @@
 #   cpu_times  the processor time of the command and its children, as printed by the shell
 #   rc       the command's exit code, written as soon as it ends
 #   samples  the sampler's output and errors, if the file sampler.sh exists
-#   end      empty, written last: nothing more is written here
+#   end      the phone's uptime in seconds, written last: nothing more is written here
 # A file `stop` prevents the start: the killer of a run writes it before reading `pid`.
 # The sampler is another process. Even if it fails, the command runs, and its exit code is written before the sampler is
 # waited for.
@@ -28,7 +28,9 @@ if [ -n "$w" ]; then
     [ ! -s samples ] || kill "$w"
     wait "$w"
 fi 2>/dev/null
-: >end
+u=
+{ read -r u _ </proc/uptime; } 2>/dev/null
+echo "$u" >end
 # Wake wait.sh. Its sleep may have ended and another process may have its pid: check the name, which is still the shell's
 # just after the fork.
 s=

@@ -7,6 +7,7 @@
 #     `done CODE left` if a process of the run still runs after its program's end
 #   the boot id when the run began
 #   the boot id now
+#   the phone's uptime at the run's end, if it has ended completely; and now
 # If the run has ended completely, the caller's next script runs in FOLDER; else this one exits with 0.
 # Exit code 1: FOLDER is missing. 143: this shell got a signal, from its link's end or anybody.
 
@@ -67,4 +68,9 @@ b=
 read -r b <boot
 echo "$b"
 cat /proc/sys/kernel/random/boot_id
+u=
+[ ! -s end ] || read -r u <end
+v=
+read -r v _ </proc/uptime
+echo "$u $v"
 [ -f end ] || exit 0
