@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, time, timedelta
 
 from orchestrator.clock import Deadline
 from orchestrator.config.plan import terms_from_options
 from orchestrator.errors import UsageError
-from orchestrator.records.case import CampaignId, Case, SkippedCase
+from orchestrator.records.case import CampaignId, Case, SkippedCase, grouped
 from orchestrator.records.plan import Plan
-from orchestrator.records.run import OUT_OF_TIME, RunRecord
+from orchestrator.records.run import OUT_OF_TIME
 from orchestrator.store.opening import Store
 from orchestrator.tables.labels import no_time_text
 from orchestrator.units import parse_age, parse_seconds
@@ -95,58 +95,40 @@ def _moments(local: datetime) -> list[datetime]:
     return is_there or moments[1:]
 
 
-def _late_entries(
-    skipped: Iterable[SkippedCase], runs: Iterable[RunRecord]
-) -> list[dict[str, object]]:
-    """Return the cases, then the single invocations, that a campaign had no time for."""
-    late: dict[str, list[RunRecord]] = {}
-    for run in runs:
-        if run.reason_code == OUT_OF_TIME:
-            late.setdefault(run.case.case_key, []).append(run)
-    entries: list[tuple[SkippedCase | Case, int | None, str]] = [
-        (skip, None, skip.reason) for skip in skipped if skip.reason_code == OUT_OF_TIME
-    ]
-    entries += [
-        (late_runs[0].case, len(late_runs), late_runs[0].reason) for late_runs in late.values()
-    ]
-    return [
-        {
-            "serial": case.serial,
-            "model": case.model_name,
-            "delegate": case.delegate,
-            "threads": case.threads,
-            "tool": case.tool,
-            "invocations": invocations,
-            "reason": reason,
-        }
-        for case, invocations, reason in entries
-    ]
+def _entry(item: SkippedCase | Case, reason: str, invocations: int | None) -> dict[str, object]:
+    return {
+        "serial": item.serial,
+        "model": item.model_name,
+        "delegate": item.delegate,
+        "threads": item.threads,
+        "tool": item.tool,
+        "invocations": invocations,
+        "reason": reason,
+    }
 
 
 def stored_left_out(
     store: Store, campaign_ids: Sequence[CampaignId]
 ) -> Mapping[CampaignId, list[dict[str, object]]]:
-    """Return the cases and invocations that stored campaigns had no time for; campaigns with time
-    for all are left out.
+    """Return the cases, then the single invocations, that stored campaigns had no time for;
+    campaigns with time for all are left out.
 
     Only the runs without time are read.
     """
-    skips = store.skips(campaign_ids, OUT_OF_TIME)
-    late: dict[CampaignId, list[RunRecord]] = {}
-    if campaign_ids:
-        for run in store.runs(campaign_ids=campaign_ids, reason_codes=[OUT_OF_TIME]):
-            late.setdefault(run.campaign_id, []).append(run)
-    return {
-        name: _late_entries(skips.get(name, ()), late.get(name, ()))
-        for name in dict.fromkeys(campaign_ids)
-        if name in skips or name in late
+    if not campaign_ids:
+        return {}
+    entries = {
+        name: [_entry(skip, skip.reason, None) for skip in skips]
+        for name, skips in store.skips(campaign_ids, OUT_OF_TIME).items()
     }
+    runs = store.runs(campaign_ids=campaign_ids, reason_codes=[OUT_OF_TIME])
+    by_case = grouped(runs, lambda run: (run.campaign_id, run.case.case_key))
+    for (name, _), late in by_case.items():
+        entries.setdefault(name, []).append(_entry(late[0].case, late[0].reason, len(late)))
+    return {name: entries[name] for name in dict.fromkeys(campaign_ids) if name in entries}
 
 
 def told(left_out: Sequence[Mapping[str, object]]) -> str:
     """Return one line about the cases and invocations without time, empty when all was measured."""
-    cases = sum(item["invocations"] is None for item in left_out)
-    late = sum(
-        int(str(item["invocations"])) for item in left_out if item["invocations"] is not None
-    )
-    return no_time_text(cases, late)
+    counts = [item["invocations"] for item in left_out]
+    return no_time_text(counts.count(None), sum(int(str(count)) for count in counts if count))

@@ -101,9 +101,9 @@ class CaseRunner:
         #: The other side's invocation of the pair that begins; none in the middle of a pair.
         self._partner: Sequence[Invocation] = ()
 
-    def has_stored(self, item: Invocation) -> bool:
+    def has_stored(self, key: RunKey) -> bool:
         """Whether an invocation needn't be run again."""
-        return any(run.key == item.key and run.outcome is not Outcome.UNFIT for run in self._runs)
+        return any(run.key == key and run.outcome is not Outcome.UNFIT for run in self._runs)
 
     def run_all(
         self, invocations: Sequence[Invocation], *, between: Callable[[], None] = lambda: None
@@ -174,24 +174,8 @@ class CaseRunner:
         the other side's of the pair that begins.
         """
         self._partner = partner
-        ending = self._ending(invocation, is_timed=True)
+        ending = ending_without_run(self._experience.situation(invocation, *partner))
         return None if ending is None else self._not_run(invocation, ending)
-
-    def _ending(
-        self,
-        invocation: Invocation,
-        *,
-        is_timed: bool,
-        misfit: Ending | None = None,
-        fitness: Fitness | None = None,
-    ) -> Ending | None:
-        """Return how an invocation ends that isn't run now; ``is_timed``: the time that is left and
-        earlier runs count, too.
-        """
-        situation = (
-            self._experience.situation(invocation, *self._partner) if is_timed else Situation()
-        )
-        return ending_without_run(replace(situation, misfit=misfit, fitness=fitness))
 
     def _not_run(
         self,
@@ -298,9 +282,7 @@ class CaseRunner:
         for other in self._covered_runs(run, invocation, queue):
             self._covered.add(other.key)
             # If benchfarm was killed, some of these runs are stored already.
-            if not self.has_stored(
-                Invocation(case=other.case, run_pass=other.run_pass, number=other.invocation)
-            ):
+            if not self.has_stored(other.key):
                 yield other
         yield run
 
@@ -313,7 +295,7 @@ class CaseRunner:
         raw = self._last_raw
         if raw is None or run.report is None or run.outcome in (Outcome.ABORTED, Outcome.UNFIT):
             return
-        for other in covered(self._context.tools[invocation.case.tool], invocation, queue):
+        for other in covered(self._context.tools, invocation, queue):
             yield self._records.measured(other, raw, before=run.state_before, after=run.state_after)
 
     def _check_cancelled(self) -> None:
@@ -391,8 +373,7 @@ class CaseRunner:
         # The reference check needs the whole wait: a phone still hot would be set aside.
         is_timed = at_rest and not is_reference_run(invocation)
         misfit = basis if isinstance(basis, Ending) else None
-        ending = self._ending(invocation, is_timed=is_timed, misfit=misfit)
-        if ending is not None:
+        if (ending := ending_without_run(Situation(misfit=misfit))) is not None:
             return self._not_run(invocation, ending, started_at=started_at)
         request = self._placer.request(
             replace(invocation, case=case), basis.inputs if isinstance(basis, ParityBasis) else ()
@@ -403,8 +384,11 @@ class CaseRunner:
             limits = replace(limits, wait=min(limits.wait, self._experience.remaining_s))
         fitness = self.wait_until_fit(limits, recent=self._recent_state())
         # The wait may have taken the time.
-        ending = self._ending(invocation, is_timed=is_timed, fitness=fitness if at_rest else None)
-        if ending is not None:
+        situation = (
+            self._experience.situation(invocation, *self._partner) if is_timed else Situation()
+        )
+        situation = replace(situation, fitness=fitness if at_rest else None)
+        if (ending := ending_without_run(situation)) is not None:
             return self._not_run(invocation, ending, started_at=started_at, state=fitness.state)
         before = fitness.state or self._device.state()
         self._context.observer.on_event(

@@ -31,6 +31,7 @@ from orchestrator.ports import (
     ParityReference,
     SessionTool,
     Tool,
+    session_of,
 )
 from orchestrator.programs import program
 from orchestrator.records.campaign import Campaign, Invocation
@@ -267,23 +268,22 @@ def _source(item: Model | Build) -> Path:
     return item.path
 
 
-def covered(tool: Tool, invocation: Invocation, queue: Sequence[Invocation]) -> list[Invocation]:
+def covered(
+    tools: Mapping[ToolName, Tool], invocation: Invocation, queue: Sequence[Invocation]
+) -> list[Invocation]:
     """Return the other invocations of the queue that the same process measured: those of the same
     round and session.
     """
-    if not isinstance(tool, SessionTool):
-        return []
-    session = tool.session(invocation.case) if pass_of(invocation.run_pass).shares_process else ""
-    if not session:
+
+    def process(item: Invocation) -> tuple[object, ...]:
+        return item.case.tool, item.run_pass, item.number, session_of(tools, item.case)
+
+    if not (pass_of(invocation.run_pass).shares_process and session_of(tools, invocation.case)):
         return []
     return [
         other
         for other in queue
-        if other.case.tool is invocation.case.tool
-        and other.run_pass is invocation.run_pass
-        and other.case.case_key != invocation.case.case_key
-        and other.number == invocation.number
-        and tool.session(other.case) == session
+        if other.key != invocation.key and process(other) == process(invocation)
     ]
 
 

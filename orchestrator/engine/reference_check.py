@@ -186,7 +186,7 @@ class ReferenceCheck:
         )
         for invocation in range(number * CHECK_INVOCATIONS, (number + 1) * CHECK_INVOCATIONS):
             item = Invocation(case=self._case, run_pass=self._pass, number=invocation)
-            while not self._runner.has_stored(item):
+            while not self._runner.has_stored(item.key):
                 self._runner.run_one(item)
         self._checked_at_s = self._context.clock.monotonic_s()
         check = next(check for check in checks(self._runs) if check.number == number)

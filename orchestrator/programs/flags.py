@@ -223,8 +223,7 @@ class FlagBook:
             # Only the plan's flags, and not whether they lack others: the program may set these.
             faults = check_flags(dict(case.flags), schema)
             return tuple(fault for fault in faults if fault.code != "ineffective-flag")
-        known_flags = frozenset(schema.flags) if schema.is_learned else frozenset[str]()
-        return case_faults(unplaced(case, run_pass, build, known_flags), schema)
+        return _case_faults(unplaced(case, run_pass, build, self.names(build)), schema)
 
     def _stored_schema(self, build: Build) -> FlagSchema | None:
         try:
@@ -236,7 +235,7 @@ class FlagBook:
         return self._folder / f"{build.sha256}.txt"
 
 
-def case_faults(request: InvocationRequest, schema: FlagSchema) -> tuple[FlagFault, ...]:
+def _case_faults(request: InvocationRequest, schema: FlagSchema) -> tuple[FlagFault, ...]:
     """Return the faults of all flags of one pass over a case: the plan's, the delegate's and
     benchfarm's own.
     """
