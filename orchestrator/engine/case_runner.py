@@ -16,7 +16,7 @@ from orchestrator.engine.decisions import (
     TRIES_MAX,
     UNFIT_MAX,
     Experience,
-    RunStep,
+    Response,
     Situation,
     ending_without_run,
     response_to,
@@ -318,17 +318,18 @@ class CaseRunner:
                 text = f"benchfarm's files were removed from it, and were sent again ({tries})"
                 self.note(text, is_problem=True)
             except BenchfarmError as error:
-                step, _ = response_to(error)
-                if step is RunStep.STAY_OPEN:
+                response = response_to(error)
+                if response not in (Response.STORE, Response.TRY_AGAIN):
                     raise
                 self._check_cancelled()
+                is_result = response is Response.STORE
                 ending = Ending(
-                    outcome=Outcome.FAILED if step is RunStep.STORE else Outcome.ABORTED,
+                    outcome=Outcome.FAILED if is_result else Outcome.ABORTED,
                     reason_code=error.code,
                     reason=f"{error} ({error.hint})" if error.hint else str(error),
                 )
                 run = self._records.not_run(invocation, ending, started_at=started_at)
-                if step is RunStep.STORE:
+                if is_result:
                     return run
                 text = str(error).removeprefix(f"{self._facts.serial}: ")
                 self.note(f"{text} ({tries})", is_problem=True)

@@ -63,47 +63,42 @@ RETURNS_MAX: Final = 3
 LEASE_WAIT_S: Final = 5.0
 
 
-class RunStep(enum.Enum):
-    """What follows an error for the invocation."""
+class Response(enum.Enum):
+    """What follows an error. Unless it is stored, its invocation stays open: it says nothing of the
+    case.
+    """
 
-    #: It is tried again, at most TRIES_MAX times in all.
-    TRY_AGAIN = "try again"
-    #: The error is its result.
-    STORE = "store"
-    #: It stays open: the error says nothing of the case.
-    STAY_OPEN = "stay open"
-
-
-class DeviceStep(enum.Enum):
-    """What follows an error for the device, if trying again didn't help."""
-
-    #: It is waited for while others work; after RETURNS_MAX returns in vain it is kept out.
-    WAIT = "wait"
-    #: It is restored, and tried again after a pause while others work.
-    PAUSE = "pause"
-    #: Its part of the campaign ends; the other devices continue.
-    LEAVE = "leave"
     #: All devices stop: nothing can be stored, or the user cancelled.
     STOP_ALL = "stop all"
+    #: The device is restored, and tried again after a pause while others work.
+    PAUSE = "pause"
+    #: The device is waited for while others work; after RETURNS_MAX returns in vain it is kept out.
+    WAIT = "wait"
+    #: The invocation is tried again, TRIES_MAX times in all; then the device is waited for.
+    TRY_AGAIN = "try again"
+    #: The error is the invocation's result.
+    STORE = "store"
+    #: The device's part of the campaign ends; the other devices continue.
+    LEAVE = "leave"
 
 
-def response_to(error: BaseException) -> tuple[RunStep, DeviceStep]:
-    """Return the steps after an error; docs/reference/failures.md has them for users."""
+def response_to(error: BaseException) -> Response:
+    """Return the response to an error; docs/reference/failures.md has it for users."""
     match error:
         case StoreError() | HostStorageError() | InterruptedByUserError():
-            return RunStep.STAY_OPEN, DeviceStep.STOP_ALL
+            return Response.STOP_ALL
         case DeviceUnfitError():
-            return RunStep.STAY_OPEN, DeviceStep.PAUSE
+            return Response.PAUSE
         case DeviceUnauthorizedError():
-            return RunStep.STAY_OPEN, DeviceStep.WAIT
+            return Response.WAIT
         case DeviceUnusableError() | DeviceBusyError():
-            return RunStep.STAY_OPEN, DeviceStep.LEAVE
+            return Response.LEAVE
         case DeviceError() if may_return(error):
-            return RunStep.TRY_AGAIN, DeviceStep.WAIT
+            return Response.TRY_AGAIN
         case BenchfarmError():
-            return RunStep.STORE, DeviceStep.LEAVE
+            return Response.STORE
         case _:
-            return RunStep.STAY_OPEN, DeviceStep.LEAVE
+            return Response.LEAVE
 
 
 @frozen

@@ -14,8 +14,8 @@ from orchestrator.engine.case_runner import CaseRunner
 from orchestrator.engine.decisions import (
     LEASE_WAIT_S,
     RETURNS_MAX,
-    DeviceStep,
     Experience,
+    Response,
     response_to,
 )
 from orchestrator.engine.events import (
@@ -141,7 +141,7 @@ class DeviceCampaign:
             step()
         except Exception as error:
             # The others go on; a fault of ours is returned.
-            if response_to(error)[1] is DeviceStep.STOP_ALL:
+            if response_to(error) is Response.STOP_ALL:
                 raise
             return self._error_result(error)
         return DeviceResult()
@@ -162,10 +162,10 @@ class DeviceCampaign:
             try:
                 return self._measure()
             except DeviceError as error:
-                _, step = response_to(error)
-                if step is DeviceStep.PAUSE and self._pause_unfit(error):
+                response = response_to(error)
+                if response is Response.PAUSE and self._pause_unfit(error):
                     continue
-                if step is not DeviceStep.WAIT:
+                if response not in (Response.WAIT, Response.TRY_AGAIN):
                     raise
                 done = done_count(self._campaign, self._runs, self._serial)
                 failed_returns = failed_returns + 1 if done == done_before else 0

@@ -166,10 +166,9 @@ class Expansion:
         """Return the least seconds of the busiest device: with nothing added, and with everything
         added.
         """
-        bounds = [bounds_s(plan, queue) for queue in self.invocations.values()]
-        return max((low for low, _ in bounds), default=0.0), max(
-            (high for _, high in bounds), default=0.0
-        )
+        bounds = [bounds_s(plan, queue) for queue in self.invocations.values()] or [(0.0, 0.0)]
+        least, most = zip(*bounds, strict=True)
+        return max(least), max(most)
 
 
 def reference_case(
@@ -292,12 +291,15 @@ def with_skips(expansion: Expansion, skips: Mapping[CaseKey, Skip]) -> Expansion
     """Return an expansion with some cases skipped, each with its reason."""
     if not skips:
         return expansion
-    dropped = [(case, skips[case.case_key]) for case in expansion.cases if case.case_key in skips]
     queues = {
         serial: tuple(item for item in queue if item.case.case_key not in skips)
         for serial, queue in expansion.invocations.items()
     }
-    new_skips = (SkippedCase.of(case, skip.reason_code, skip.reason) for case, skip in dropped)
+    new_skips = (
+        SkippedCase.of(case, skip.reason_code, skip.reason)
+        for case in expansion.cases
+        if (skip := skips.get(case.case_key)) is not None
+    )
     return replace(
         expansion,
         cases=tuple(case for case in expansion.cases if case.case_key not in skips),

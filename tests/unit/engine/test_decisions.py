@@ -8,16 +8,13 @@ import pytest
 
 from orchestrator.analysis.outcome import Ending, skipped
 from orchestrator.engine.decisions import (
-    DeviceStep,
-    RunStep,
+    Response,
     Situation,
     ending_without_run,
     response_to,
 )
 from orchestrator.errors import (
-    BenchfarmError,
     DeviceBusyError,
-    DeviceError,
     DeviceSetAsideError,
     DeviceUnauthorizedError,
     DeviceUnfitError,
@@ -27,7 +24,6 @@ from orchestrator.errors import (
     LinkLostError,
     StoreAwayError,
     UsageError,
-    kinds_below,
 )
 from orchestrator.ports import Fitness
 from orchestrator.records.run import Outcome
@@ -61,29 +57,20 @@ def test_a_run_that_is_not_made_says_the_first_of_all_reasons() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "run_step", "device_step"),
+    ("error", "response"),
     [
-        (StoreAwayError(), RunStep.STAY_OPEN, DeviceStep.STOP_ALL),
-        (HostStorageError(), RunStep.STAY_OPEN, DeviceStep.STOP_ALL),
-        (InterruptedByUserError(), RunStep.STAY_OPEN, DeviceStep.STOP_ALL),
-        (DeviceUnfitError(), RunStep.STAY_OPEN, DeviceStep.PAUSE),
-        (DeviceUnauthorizedError(), RunStep.STAY_OPEN, DeviceStep.WAIT),
-        (DeviceSetAsideError(), RunStep.STAY_OPEN, DeviceStep.LEAVE),
-        (DeviceBusyError(), RunStep.STAY_OPEN, DeviceStep.LEAVE),
-        (LinkLostError(), RunStep.TRY_AGAIN, DeviceStep.WAIT),
-        (InstallError(), RunStep.STORE, DeviceStep.LEAVE),
-        (UsageError(), RunStep.STORE, DeviceStep.LEAVE),
-        (ValueError(), RunStep.STAY_OPEN, DeviceStep.LEAVE),
+        (StoreAwayError(), Response.STOP_ALL),
+        (HostStorageError(), Response.STOP_ALL),
+        (InterruptedByUserError(), Response.STOP_ALL),
+        (DeviceUnfitError(), Response.PAUSE),
+        (DeviceUnauthorizedError(), Response.WAIT),
+        (DeviceSetAsideError(), Response.LEAVE),
+        (DeviceBusyError(), Response.LEAVE),
+        (LinkLostError(), Response.TRY_AGAIN),
+        (InstallError(), Response.STORE),
+        (UsageError(), Response.STORE),
+        (ValueError(), Response.LEAVE),
     ],
 )
-def test_each_error_has_its_steps(
-    error: Exception, run_step: RunStep, device_step: DeviceStep
-) -> None:
-    assert response_to(error) == (run_step, device_step)
-
-
-def test_whatever_may_be_tried_again_is_waited_for() -> None:
-    for kind in kinds_below(BenchfarmError):
-        if kind.__init__ in (BenchfarmError.__init__, DeviceError.__init__):
-            run_step, device_step = response_to(kind())
-            assert run_step is not RunStep.TRY_AGAIN or device_step is DeviceStep.WAIT
+def test_each_error_has_its_response(error: Exception, response: Response) -> None:
+    assert response_to(error) is response
