@@ -325,6 +325,8 @@ class InvocationRequest:
     enclosing_files: tuple[str, ...] = ()
     #: The model's file on this host.
     model_file: Path | None = None
+    #: Ends the run when it is set.
+    cancelled: threading.Event = field(default_factory=threading.Event)
 
 
 def unplaced(
@@ -358,8 +360,6 @@ class Tool(Protocol):
         self,
         device: Device,
         request: InvocationRequest,
-        *,
-        cancelled: threading.Event | None = None,
     ) -> RawOutput:
         """Run one invocation and return its output, however it ends.
 

@@ -396,9 +396,7 @@ class CaseRunner:
             Measuring(invocation=invocation, side=self._side_name(invocation.case.case_key))
         )
         request = replace(request, away_s=self._experience.remaining_s)
-        raw = self._context.runner_of(pass_spec.name)(
-            tool, self._device, request, cancelled=self._context.cancelled
-        )
+        raw = self._context.runner_of(pass_spec.name)(tool, self._device, request)
         self._check_cancelled()
         if isinstance(basis, ParityBasis):
             raw = with_basis(raw, basis, self._facts)

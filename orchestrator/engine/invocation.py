@@ -147,6 +147,7 @@ class Placer:
             cache_folder=f"{self._device.work_folder}/start-caches/{case.case_key}",
             inputs=self._place_inputs(inputs),
             model_file=context.models[case.model_sha256].path,
+            cancelled=context.cancelled,
         )
 
     def _place(self, case: Case) -> _Paths:

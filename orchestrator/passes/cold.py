@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import shlex
-import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final
@@ -82,8 +81,6 @@ def run_start(
     tool: Tool,
     device: Device,
     request: InvocationRequest,
-    *,
-    cancelled: threading.Event | None = None,
 ) -> RawOutput:
     """Run a program with its caches prepared for the stage; the last stage removes them.
 
@@ -96,7 +93,7 @@ def run_start(
             request, cache_folder=f"/data/data/{app}/files/start-caches/{request.case.case_key}"
         )
     note = _prepare(device, request, app)
-    raw = tool.run(device, request, cancelled=cancelled)
+    raw = tool.run(device, request)
     if request.variant == StartStage.CACHE_WARM:
         device.shell(_as_app(f"rm -rf {shlex.quote(request.cache_folder)}", app))
     return replace(raw, attachments=(*raw.attachments, note))

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import functools
 import re
-import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -69,11 +68,9 @@ def _run_with_layers(
     tool: Tool,
     device: Device,
     request: InvocationRequest,
-    *,
-    cancelled: threading.Event | None = None,
 ) -> RawOutput:
     """Run a program, and keep the names of the model's layers with its output."""
-    raw = tool.run(device, request, cancelled=cancelled)
+    raw = tool.run(device, request)
     path = request.model_file
     try:
         is_read = model_ending(path) == ".tflite"

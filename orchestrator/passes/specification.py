@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import field
@@ -91,42 +90,16 @@ class PassServices(Protocol):
         ...
 
 
-class RunProgram(Protocol):
-    """Runs a program once, as a pass requires."""
-
-    def __call__(
-        self,
-        tool: Tool,
-        device: Device,
-        request: InvocationRequest,
-        *,
-        cancelled: threading.Event | None = None,
-    ) -> RawOutput:
-        """Return the run's raw output.
-
-        Raises DeviceError kinds, UsageError where it can't be run.
-        """
-        ...
-
-
+#: Runs a program once, as a pass requires, and returns its raw output; raises DeviceError kinds,
+#: and UsageError where it can't be run.
+RunProgram: TypeAlias = Callable[[Tool, Device, InvocationRequest], RawOutput]
 #: Adds a pass's own figures from the raw output to the report.
 ReadMore: TypeAlias = Callable[[Tool, ToolReport, RawOutput, Case], ToolReport]
 
 
-def _run(
-    tool: Tool,
-    device: Device,
-    request: InvocationRequest,
-    *,
-    cancelled: threading.Event | None = None,
-) -> RawOutput:
-    """Run a program unchanged."""
-    return tool.run(device, request, cancelled=cancelled)
-
-
 def plainly(services: PassServices) -> RunProgram:
     """Return the function that runs a program unchanged."""
-    return _run
+    return lambda tool, device, request: tool.run(device, request)
 
 
 def executable(program: Program, terms: PlanTerms) -> str:

@@ -80,13 +80,7 @@ class ApkTool:
 
     name = ToolName.APK
 
-    def run(
-        self,
-        device: Device,
-        request: InvocationRequest,
-        *,
-        cancelled: threading.Event | None = None,
-    ) -> RawOutput:
+    def run(self, device: Device, request: InvocationRequest) -> RawOutput:
         """Run one invocation and return its raw output, however it ends.
 
         Raises DeviceError kinds.
@@ -95,7 +89,9 @@ class ApkTool:
         started_at = datetime.now(UTC)
         deadline = Deadline(request.timeout_s)
         device.shell(_clear_command(request.run_id))
-        watch = _Watch(device=device, run_id=request.run_id, deadline=deadline, cancelled=cancelled)
+        watch = _Watch(
+            device=device, run_id=request.run_id, deadline=deadline, cancelled=request.cancelled
+        )
         try:
             with device.follow_log(buffers=("main", "system", "crash")) as lines:
                 # Old lines may come again when the phone's clock is set back: only lines after our
@@ -194,7 +190,7 @@ class _Watch:
     device: Device
     run_id: RunId
     deadline: Deadline
-    cancelled: threading.Event | None
+    cancelled: threading.Event
     log: BothEnds = field(default_factory=BothEnds)
     timed_out: bool = False
     _is_ours: bool = False
@@ -209,7 +205,7 @@ class _Watch:
             # Other apps may log all the time: only the silence of our process counts.
             if (line and self._take_line(line)) or self._is_over_in_silence():
                 return
-            if self.cancelled is not None and self.cancelled.is_set():
+            if self.cancelled.is_set():
                 return
             if self.deadline.expired:
                 # Its last lines are missing when the phone's clock was set back.

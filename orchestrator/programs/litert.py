@@ -15,7 +15,6 @@ import platform
 import re
 import shlex
 import sys
-import threading
 from collections.abc import Mapping
 from dataclasses import replace
 from importlib.metadata import distribution
@@ -56,13 +55,7 @@ class LitertTool:
         #: The time of an inference, by case; None where the pilot failed.
         self._pilots_us: dict[CaseKey, float | None] = {}
 
-    def run(
-        self,
-        device: Device,
-        request: InvocationRequest,
-        *,
-        cancelled: threading.Event | None = None,
-    ) -> RawOutput:
+    def run(self, device: Device, request: InvocationRequest) -> RawOutput:
         """Run one invocation and return its raw output, however it ends.
 
         Raises DeviceError kinds.
@@ -70,21 +63,18 @@ class LitertTool:
         key = request.case.case_key
         if key not in self._pilots_us:
             pilot = replace(request, run_id=RunId(f"{request.run_id}-pilot"))
-            raw = self._run_counted(device, pilot, Counts(runs=PILOT_RUNS, warmups=1), cancelled)
+            raw = self._run_counted(device, pilot, Counts(runs=PILOT_RUNS, warmups=1))
             self._pilots_us[key] = self.parse(raw, request.case).inference_mean_us
-        return self._run_counted(
-            device, request, counts_for(request.case, self._pilots_us[key]), cancelled
-        )
+        return self._run_counted(device, request, counts_for(request.case, self._pilots_us[key]))
 
     def _run_counted(
         self,
         device: Device,
         request: InvocationRequest,
         counts: Counts,
-        cancelled: threading.Event | None,
     ) -> RawOutput:
         command = litert_command(request, counts, folder=device.run_folder(request.run_id))
-        return run_and_collect(device, request, command, files=(RESULT_FILE,), cancelled=cancelled)
+        return run_and_collect(device, request, command, files=(RESULT_FILE,))
 
     def parse(self, raw: RawOutput, case: Case) -> ToolReport:
         """Read the JSON and the exit code; without JSON, the log gives the reason."""

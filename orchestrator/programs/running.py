@@ -20,7 +20,6 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
@@ -89,13 +88,7 @@ class CollectingTool:
         """
         raise NotImplementedError
 
-    def run(
-        self,
-        device: Device,
-        request: InvocationRequest,
-        *,
-        cancelled: threading.Event | None = None,
-    ) -> RawOutput:
+    def run(self, device: Device, request: InvocationRequest) -> RawOutput:
         """Run one invocation and return its raw output, however it ends.
 
         Raises DeviceError kinds.
@@ -106,7 +99,6 @@ class CollectingTool:
             request,
             command,
             files=files_written(request.run_pass, self.family),
-            cancelled=cancelled,
         )
 
     def parse(self, raw: RawOutput, case: Case) -> ToolReport:
@@ -120,7 +112,6 @@ def run_and_collect(
     command: str,
     *,
     files: Sequence[str],
-    cancelled: threading.Event | None = None,
     log_tags: Collection[str] = (),
 ) -> RawOutput:
     """Run a command line in the request's own folder and return its streams and those of ``files``
@@ -139,7 +130,7 @@ def run_and_collect(
             timeout_s=request.timeout_s,
             away_s=request.away_s,
             files=(*files, *request.enclosing_files, *mode_files(request), SAMPLES_FILE),
-            cancelled=cancelled,
+            cancelled=request.cancelled,
         )
         attachments = [Attachment(name=name, data=data) for name, data in result.files.items()]
         if (result.exit_code or log_tags) and device.kind is DeviceKind.ANDROID:
@@ -384,13 +375,7 @@ class ImportedTool:
         self.name = name
         self._read = read
 
-    def run(
-        self,
-        device: Device,
-        request: InvocationRequest,
-        *,
-        cancelled: threading.Event | None = None,
-    ) -> RawOutput:
+    def run(self, device: Device, request: InvocationRequest) -> RawOutput:
         """Raise UsageError: the app isn't started by benchfarm."""
         key = request.case.case_key
         raise UsageError(

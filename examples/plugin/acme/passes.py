@@ -10,13 +10,13 @@ FILE = "uptime.txt"
 def runner(services):
     """Make what runs programs in this pass."""
 
-    def run(tool, device, request, *, cancelled=None):
+    def run(tool, device, request):
         enclosing = replace(
             request,
             enclosed=lambda command: f"cat /proc/uptime >{FILE}; {command}",
             enclosing_files=(FILE,),
         )
-        return tool.run(device, enclosing, cancelled=cancelled)
+        return tool.run(device, enclosing)
 
     return run
 

@@ -27,10 +27,10 @@ class Sleep:
 
     name = NAME
 
-    def run(self, device, request, *, cancelled=None):
+    def run(self, device, request):
         """Return all that one process left behind; raises DeviceError kinds."""
         command = f"{shlex.quote(request.program_path)} -c {shlex.quote(CODE)}"
-        return run_and_collect(device, request, command, files=(), cancelled=cancelled)
+        return run_and_collect(device, request, command, files=())
 
     def parse(self, raw, case):
         """Return what the process printed."""

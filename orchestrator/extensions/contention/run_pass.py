@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import math
 import statistics
-import threading
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -52,8 +51,6 @@ def run_loaded(
     tool: Tool,
     device: Device,
     request: InvocationRequest,
-    *,
-    cancelled: threading.Event | None = None,
 ) -> RawOutput:
     """Run one invocation beside its load.
 
@@ -67,7 +64,7 @@ def run_loaded(
         enclosed=lambda command: call("contention", load.cpu, load.memory, other, seconds, command),
         enclosing_files=(LOAD_FILE, _ERRORS_FILE),
     )
-    raw = tool.run(device, enclosing, cancelled=cancelled)
+    raw = tool.run(device, enclosing)
     load_data = f"{_PREFIX}{request.variant}\n".encode() + raw.data(LOAD_FILE)
     if load.gpu and _ON_GPU not in raw.data(_ERRORS_FILE):
         load_data += f"{_NOT_ON_GPU}\n".encode()

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
-import threading
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
@@ -87,8 +86,6 @@ class EnergyMeter:
         tool: Tool,
         device: Device,
         request: InvocationRequest,
-        *,
-        cancelled: threading.Event | None = None,
     ) -> RawOutput:
         """Run one invocation between two rests.
 
@@ -117,9 +114,9 @@ class EnergyMeter:
         except (DeviceCommandError, OutputParseError) as error:
             why = f"its meters can't be read: {error}"
         if why or meters is None:
-            raw = tool.run(device, request, cancelled=cancelled)
+            raw = tool.run(device, request)
             return raw.with_data(ENERGY_FILE, _MISSING + why.encode())
-        longer = self._with_length(tool, device, request, meters, cancelled)
+        longer = self._with_length(tool, device, request, meters)
         span_s = longer.timeout_s - request.timeout_s + _SLACK_S + longer.case.warmup_min_secs
         off = (
             self._power.off(device, after_s=_BEGIN_S, lasts_s=span_s)
@@ -127,7 +124,7 @@ class EnergyMeter:
             else contextlib.nullcontext()
         )
         with off:
-            raw = self._run_between(tool, device, longer, meters, cancelled)
+            raw = self._run_between(tool, device, longer, meters)
         figure = run_energy(tool, tool.parse(raw, request.case), raw, request.case)
         if (
             isinstance(figure, EnergyFigure)
@@ -143,7 +140,6 @@ class EnergyMeter:
         device: Device,
         request: InvocationRequest,
         meters: PowerMeters,
-        cancelled: threading.Event | None,
     ) -> RawOutput:
         rest_s = math.ceil(LEAST_REST_S[meters.source])
         sampler = call("battery", math.ceil(request.timeout_s / _SAMPLE_S), _SAMPLE_S, _SUPPLY)
@@ -164,7 +160,7 @@ class EnergyMeter:
                     recorder.begin(sdk=request.facts.sdk or 0)
             except DeviceCommandError as error:
                 why = str(error)
-            raw = tool.run(device, between, cancelled=cancelled)
+            raw = tool.run(device, between)
             try:
                 if recorder is not None and not why:
                     data = recorder.end()
@@ -184,7 +180,6 @@ class EnergyMeter:
         device: Device,
         request: InvocationRequest,
         meters: PowerMeters,
-        cancelled: threading.Event | None,
     ) -> InvocationRequest:
         """Return the request with a process that is long enough for the meters, and a timeout for it
         and its rests.
@@ -196,7 +191,7 @@ class EnergyMeter:
         if isinstance(tool, TurnTool):
             if case.case_key not in self._repetition_s:
                 tried = replace(request, case=tool.for_energy(case, _TRIAL_REPETITIONS))
-                turns = tool.turns(tool.run(device, tried, cancelled=cancelled), case)
+                turns = tool.turns(tool.run(device, tried), case)
                 # A failing process fails again in the block, where its reason is stored.
                 self._repetition_s[case.case_key] = (
                     sum(turn.seconds for turn in turns) / _TRIAL_REPETITIONS or work_s

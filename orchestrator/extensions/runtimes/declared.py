@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import functools
 import platform
-import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import PurePosixPath
@@ -44,22 +43,14 @@ class DeclaredTool:
         self._section = section
         self.name = section.tool
 
-    def run(
-        self,
-        device: Device,
-        request: InvocationRequest,
-        *,
-        cancelled: threading.Event | None = None,
-    ) -> RawOutput:
+    def run(self, device: Device, request: InvocationRequest) -> RawOutput:
         """Run one process and return its output, however it ends.
 
         Raises DeviceError kinds.
         """
         command = command_of(self._section, request)
         tags = [stream[len(_LOG) :] for stream in self._section.streams if stream.startswith(_LOG)]
-        return run_and_collect(
-            device, request, command, files=(), cancelled=cancelled, log_tags=tags
-        )
+        return run_and_collect(device, request, command, files=(), log_tags=tags)
 
     def parse(self, raw: RawOutput, case: Case) -> ToolReport:
         """Read the case's figure; after an error or an exit code other than 0 there is none."""

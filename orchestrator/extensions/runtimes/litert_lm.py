@@ -17,7 +17,6 @@ import re
 import shlex
 import shutil
 import sys
-import threading
 from collections.abc import Iterator, Sequence, Set
 from pathlib import Path
 from typing import Final
@@ -97,27 +96,19 @@ class LitertLmTool:
             ]
         )
 
-    def run(
-        self,
-        device: Device,
-        request: InvocationRequest,
-        *,
-        cancelled: threading.Event | None = None,
-    ) -> RawOutput:
+    def run(self, device: Device, request: InvocationRequest) -> RawOutput:
         """Run one process and return its output, however it ends.
 
         Raises DeviceError kinds, UsageError.
         """
         folder = device.run_folder(request.run_id)
         if device.kind is not DeviceKind.ANDROID:
-            return run_and_collect(
-                device, request, _host_command(request, folder), files=(), cancelled=cancelled
-            )
+            return run_and_collect(device, request, _host_command(request, folder), files=())
         build = request.case.build_sha256
         while True:
             left_out = self._unknown.setdefault(build, set())
             command = _phone_command(request, folder, left_out)
-            raw = run_and_collect(device, request, command, files=(METRICS,), cancelled=cancelled)
+            raw = run_and_collect(device, request, command, files=(METRICS,))
             # Older programs lack some flags, and exit at an unknown one before doing anything.
             refused = (
                 _UNKNOWN_FLAG.search(raw.data("stdout") + raw.data("stderr"))

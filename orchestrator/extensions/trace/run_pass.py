@@ -7,7 +7,6 @@ slower, also without a recording.
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Iterator
 from typing import Final
 
@@ -54,8 +53,6 @@ class TracedRuns:
         tool: Tool,
         device: Device,
         request: InvocationRequest,
-        *,
-        cancelled: threading.Event | None = None,
     ) -> RawOutput:
         """Run one invocation, traced; raises DeviceError kinds."""
         if not has_perfetto(device):
@@ -74,7 +71,7 @@ class TracedRuns:
         with self._operators_traced(device):
             try:
                 recorder.begin(sdk=sdk)
-                raw = tool.run(device, request, cancelled=cancelled)
+                raw = tool.run(device, request)
                 trace = recorder.end()
             finally:
                 recorder.discard()

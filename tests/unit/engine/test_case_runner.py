@@ -164,9 +164,7 @@ class Rig:
         is_unfit = device.serial == SERIAL and bool(self.unfit) and self.unfit.pop(0)
         return Fitness(reason="too hot" if is_unfit else "", state=DeviceState(at=NOW))
 
-    def _run(
-        self, device: object, request: InvocationRequest, *, cancelled: threading.Event
-    ) -> RawOutput:
+    def _run(self, device: object, request: InvocationRequest) -> RawOutput:
         self.asked.append(request)
         started_at = self.clock.now()
         ended = self.end(request)
