@@ -25,11 +25,10 @@ from orchestrator.analysis.effect import (
     compare_pairs,
     compare_samples,
     factor_of,
-    paired_rounds,
+    pairs_of,
 )
 from orchestrator.analysis.intervals import margin
 from orchestrator.analysis.measured import Measured
-from orchestrator.analysis.outcome import pair_figures
 from orchestrator.analysis.summary import SessionNoise
 from orchestrator.frozen import frozen
 from orchestrator.records.case import SeriesKey
@@ -385,7 +384,7 @@ def compare_measured(before: Measured, after: Measured, rule: Rule) -> ComparedC
 
     INCOMPARABLE has the ratio and its interval too, where both sides have figures of real runs.
     """
-    before, after, means = _same_kind(before, after)
+    before, after, means = same_kind(before, after)
     differences = differences_of(before, after, rule.free)
     blocking = tuple(
         item for item in differences if item.fact in ABSOLUTE or item.fact not in rule.allowed
@@ -508,7 +507,7 @@ def are_grades_apart(before: Measured, after: Measured) -> bool:
     return steps > 1 or Grade.E in {before.grade, after.grade}
 
 
-def _same_kind(before: Measured, after: Measured) -> tuple[Measured, Measured, list[str]]:
+def same_kind(before: Measured, after: Measured) -> tuple[Measured, Measured, list[str]]:
     """Return both sides with figures of one kind, and notes about that.
 
     Sides without a common kind stay as they are: :func:`differences_of` reports it.
@@ -599,16 +598,15 @@ def _verdict(before: Measured, after: Measured, rule: Rule) -> ComparisonVerdict
     if not _same_place(before, after):
         sessions = _sessions(before, after, rule)
         return compare_samples(baseline, candidate, rule.claim, sessions=sessions)
-    numbers = [number for _, number in paired_rounds(baseline, candidate)]
-    if len(numbers) < (PAIRED_MIN if before.claim is None else 2):
+    pairs = pairs_of(baseline, candidate)
+    if len(pairs) < (PAIRED_MIN if before.claim is None else 2):
         return compare_samples(baseline, candidate, rule.claim)
-    before_us, after_us, resolution_us = pair_figures(
-        [(before.used[number], after.used[number]) for number in numbers], before.result.figure
-    )
     # Pairs that ended early are judged by the claim that ended them, whatever is compared.
     claim = before.claim or rule.claim
-    verdict = compare_pairs(before_us, after_us, claim, resolution_us=resolution_us)
-    notes = _unpaired_notes(before, after, len(before_us))
+    verdict = compare_pairs(
+        pairs.baseline_us, pairs.candidate_us, claim, resolution_us=pairs.resolution_us
+    )
+    notes = _unpaired_notes(before, after, len(pairs))
     if claim.threshold != rule.claim.threshold:
         threshold = format_percent(claim.threshold)
         notes.append(f"Its A/B comparison claims a change of at least {threshold}.")

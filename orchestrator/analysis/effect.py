@@ -416,11 +416,14 @@ def speed_up(baseline: Summary, candidate: Summary, *, level: float = LEVEL) -> 
     sessions = SessionNoise() if _are_separate(baseline, candidate) else None
     has_states = baseline.states is not None or candidate.states is not None
     state_ends = None
-    if pairs := _paired_logs(baseline, candidate):
-        effect = _paired_effect(pairs, rounding)
+    pairs = pairs_of(baseline, candidate)
+    if len(pairs) >= PAIRED_MIN:
+        sides = zip(logs_of(pairs.baseline_us), logs_of(pairs.candidate_us), strict=True)
+        effect = _paired_effect([before - after for before, after in sides], rounding)
     elif has_states:
-        sides, means = (candidate, baseline), (fast, slow)
-        effect, state_ends, _ = _effect_by_state(sides, means, sessions, rounding)
+        effect, state_ends, _ = _effect_by_state(
+            (candidate, baseline), (fast, slow), sessions, rounding
+        )
     else:
         effect = _unpaired_effect(fast, slow, sessions, rounding)
     ends = [*effect.ends(level), *(state_ends or ())]
@@ -441,40 +444,50 @@ def _are_separate(baseline: Summary, candidate: Summary) -> bool:
     return before.isdisjoint(item.campaign for item in candidate.rounds)
 
 
-def paired_rounds(baseline: Summary, candidate: Summary) -> list[tuple[str, int]]:
-    """Return campaign and number of the common rounds of two samples of one device that were made
-    in turns, see :func:`rounds_in_turns`.
+@frozen
+class Pairs:
+    """The rounds of two samples of one device that were made in turns, in their order."""
+
+    #: Campaign and number of each.
+    rounds: tuple[tuple[str, int], ...] = ()
+    baseline_us: tuple[float, ...] = ()
+    candidate_us: tuple[float, ...] = ()
+    #: What the figures are rounded to.
+    resolution_us: float = 0.0
+
+    def __len__(self) -> int:
+        return len(self.baseline_us)
+
+
+def pairs_of(baseline: Summary, candidate: Summary) -> Pairs:
+    """Return the pairs of two samples; none where half of their common rounds weren't in turns.
+
+    A round isn't in turns where another one lies between its two runs: an invocation for which the
+    device wasn't fit is made after the others.
     """
     before, after = (
-        {item[:2]: item.at_s for item in summary.rounds} for summary in (baseline, candidate)
+        {
+            place[:2]: (place.at_s, us)
+            for place, us in zip(side.rounds, side.latencies_us, strict=False)
+        }
+        for side in (baseline, candidate)
     )
-    return rounds_in_turns(before, after)
-
-
-def rounds_in_turns(before: Mapping[Key, float], after: Mapping[Key, float]) -> list[Key]:
-    """Return the common rounds of two sides that were made in turns, in their order; none where
-    half of the common rounds weren't. ``before`` and ``after`` have the time of each side's runs.
-
-    A round isn't where another one lies between its two runs: an invocation for which the device
-    wasn't fit is made after the others.
-    """
-    common = {key: sorted((at_s, after[key])) for key, at_s in before.items() if key in after}
+    spans = {
+        key: sorted((at_s, after[key][0])) for key, (at_s, _) in before.items() if key in after
+    }
     in_turns, end_s = [], -math.inf
-    for key, (first_s, last_s) in sorted(common.items(), key=lambda item: item[1][1]):
+    for key, (first_s, last_s) in sorted(spans.items(), key=lambda item: item[1][1]):
         if first_s >= end_s:
             in_turns.append(key)
             end_s = last_s
-    return in_turns if 2 * len(in_turns) > len(common) else []
-
-
-def _paired_logs(baseline: Summary, candidate: Summary) -> list[float]:
-    """Return the log ratios of common rounds, in their order; empty where these make no pairs."""
-    common = paired_rounds(baseline, candidate)
-    before, after = (
-        {place[:2]: log for place, log in zip(item.rounds, item.logs, strict=False)}
-        for item in (baseline, candidate)
+    if 2 * len(in_turns) <= len(spans):
+        return Pairs()
+    return Pairs(
+        rounds=tuple(in_turns),
+        baseline_us=tuple(before[key][1] for key in in_turns),
+        candidate_us=tuple(after[key][1] for key in in_turns),
+        resolution_us=max(baseline.resolution_us, candidate.resolution_us),
     )
-    return [before[key] - after[key] for key in common] if len(common) >= PAIRED_MIN else []
 
 
 def fastest_of(members: Mapping[Key, Summary]) -> Key:

@@ -151,28 +151,6 @@ def of_one_kind(runs: Sequence[RunRecord]) -> tuple[FigureKind, list[tuple[RunRe
     return FigureKind.MEAN, means
 
 
-def pair_figures(
-    pairs: Iterable[tuple[RunRecord, RunRecord]], kind: FigureKind | None = None
-) -> tuple[list[float], list[float], float]:
-    """Return the latencies of both sides of pairs, of one kind (default: the shared one), and the
-    step that they are rounded to; a pair with a run without that kind is left out.
-    """
-    pairs = tuple(pairs)
-    kind = kind or of_one_kind([run for pair in pairs for run in pair])[0]
-    latencies = [
-        (before_us, after_us)
-        for before, after in pairs
-        if (before_us := figure_us(before, kind)) and (after_us := figure_us(after, kind))
-    ]
-    # The finest print of a side: one figure in ten ends in a zero that may not be printed.
-    rounded = [min(map(resolution_us, side)) for side in zip(*pairs, strict=True)]
-    return (
-        [before_us for before_us, _ in latencies],
-        [after_us for _, after_us in latencies],
-        max(rounded, default=0.0),
-    )
-
-
 def _figures(
     runs: Sequence[RunRecord], kind: FigureKind | None = None
 ) -> list[tuple[RunRecord, float]]:

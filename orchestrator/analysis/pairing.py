@@ -14,15 +14,13 @@ import math
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import chain, pairwise
 from statistics import median
 from typing import Final
 
-from orchestrator.analysis.case_result import judge_case
-from orchestrator.analysis.comparison import Fact, Rule
-from orchestrator.analysis.effect import LOOKS, compare_pairs, interim_counts, rounds_in_turns
-from orchestrator.analysis.measured import actual_of
-from orchestrator.analysis.outcome import pair_figures
+from orchestrator.analysis.comparison import Fact, Rule, same_kind
+from orchestrator.analysis.effect import LOOKS, Pairs, compare_pairs, interim_counts, pairs_of
+from orchestrator.analysis.measured import actual_of, gather
 from orchestrator.analysis.rounds import SessionOf
 from orchestrator.frozen import frozen
 from orchestrator.records.campaign import Campaign, Invocation, Pairing
@@ -62,48 +60,23 @@ class PairCount:
         return self.verdict.is_decided and self.verdict.counts[0] == self.pairs
 
 
-def usable_pairs(
-    before: Sequence[RunRecord], after: Sequence[RunRecord], *, warmup: int
-) -> dict[int, tuple[RunRecord, RunRecord]]:
-    """Return the pairs of which both runs can be used and were made in turns, by number; a pair
-    loses both when one of them can't, or came late.
-
-    Pairs that warm the device aren't among them.
-    """
-    sides = []
-    for runs in (before, after):
-        timed = [run for run in runs if run.run_pass is FIGURE_PASS and run.invocation >= warmup]
-        used = set(judge_case(timed).used)
-        sides.append({run.invocation: run for run in timed if run.run_id in used})
-    starts_s = [
-        {number: run.started_at.timestamp() for number, run in side.items()} for side in sides
-    ]
-    return {
-        number: (sides[0][number], sides[1][number])
-        for number in sorted(rounds_in_turns(*starts_s))
-    }
-
-
-def count_pairs(
-    pairing: Pairing,
-    baseline_us: Sequence[float],
-    candidate_us: Sequence[float],
-    *,
-    resolution_us: float = 0.0,
-) -> PairCount:
+def count_pairs(pairing: Pairing, pairs: Pairs) -> PairCount:
     """Return the number of pairs to count, from the latencies of those that ran."""
-    interim, count = interim_counts(pairing.most), len(baseline_us)
+    interim, count = interim_counts(pairing.most), len(pairs)
     verdict = None
     if count:
         verdict = compare_pairs(
-            baseline_us, candidate_us, pairing.claim, resolution_us=resolution_us
+            pairs.baseline_us,
+            pairs.candidate_us,
+            pairing.claim,
+            resolution_us=pairs.resolution_us,
         )
         is_at_look = count in interim or verdict.counts[0] < count
         if verdict.is_decided and is_at_look:
             return PairCount(pairs=verdict.counts[0], verdict=verdict)
     if count >= pairing.most:
         return PairCount(pairs=count, verdict=verdict, limit="most")
-    return PairCount(pairs=next(pairs for pairs in interim if pairs > count), verdict=verdict)
+    return PairCount(pairs=next(look for look in interim if look > count), verdict=verdict)
 
 
 def pair_seconds(runs: Sequence[RunRecord]) -> float | None:
@@ -190,6 +163,8 @@ class PairProgress:
             is_one = run.run_pass is FIGURE_PASS and run.outcome is not Outcome.UNFIT
             if is_one and run.case.case_key in self._runs:
                 self._runs[run.case.case_key].append(run)
+        self._measured = gather(chain.from_iterable(self._runs.values()), [campaign])
+        self._pairs = {side: self._pairs_of(side) for side in self._sides}
 
     def counts(self) -> dict[int, PairCount]:
         """Return each comparison's pair count, by its side.
@@ -202,9 +177,8 @@ class PairProgress:
         return {side: self._count(side) for side in self._sides}
 
     def _count(self, side: int) -> PairCount:
-        usable = self._usable(side)
-        before_us, after_us, resolution_us = pair_figures(usable.values())
-        count = count_pairs(self._pairing, before_us, after_us, resolution_us=resolution_us)
+        usable = self._pairs[side]
+        count = count_pairs(self._pairing, usable)
         side_runs = [self._runs[key] for key in self._pairing.sides[side]]
         codes = {run.reason_code for runs in side_runs for run in runs}
         for code, limit in _ENDS.items():
@@ -237,7 +211,7 @@ class PairProgress:
         for side, count in self.counts().items():
             if count.is_over:
                 continue
-            missing = count.pairs - len(self._usable(side))
+            missing = count.pairs - len(self._pairs[side])
             for pair in range(self._tried(side) + missing):
                 sides_by_number.setdefault(self._pairing.warmup + pair, []).append(side)
         return [
@@ -264,7 +238,7 @@ class PairProgress:
         # The same processes answer several: a language model's prefill and decode.
         missing = {
             session_of(self._cases[self._pairing.sides[side][0]]) or str(side): count.pairs
-            - len(self._usable(side))
+            - len(self._pairs[side])
             for side, count in open_counts.items()
         }
         pairs = sum(missing.values())
@@ -275,7 +249,7 @@ class PairProgress:
             ((side, count),) = open_counts.items()
             if (verdict := count.verdict) is not None:
                 interval = f"{format_change(verdict.low)} to {format_change(verdict.high)}"
-                after = counted(len(self._usable(side)), "pair")
+                after = counted(len(self._pairs[side]), "pair")
                 undecided = f"{format_change(verdict.ratio)} ({interval}) after {after}"
         return f"not decided yet: {undecided}; {counted(pairs, 'more pair')}{duration}"
 
@@ -285,16 +259,25 @@ class PairProgress:
 
         Empty where they ran in one place, where nothing shows it, and where places are compared.
         """
-        pairs = self._usable(side)
-        if not pairs or Fact.TRUTH in Rule(varied=frozenset({Fact(self._pairing.kind)})).free:
+        numbers = [number for _, number in self._pairs[side].rounds]
+        if not numbers or Fact.TRUTH in Rule(varied=frozenset({Fact(self._pairing.kind)})).free:
             return ()
-        first = pairs[min(pairs)]
-        before, after = (actual_of([run]) for run in first)
+        keys = self._pairing.sides[side]
+        before, after = (actual_of([self._measured[key].used[min(numbers)]]) for key in keys)
         return (before, after) if before and after and before != after else ()
 
-    def _usable(self, side: int) -> dict[int, tuple[RunRecord, RunRecord]]:
-        baseline, candidate = (self._runs[key] for key in self._pairing.sides[side])
-        return usable_pairs(baseline, candidate, warmup=self._pairing.warmup)
+    def _pairs_of(self, side: int) -> Pairs:
+        """Return the pairs that a comparison is made of; none where the sides' figures differ in
+        kind.
+        """
+        keys = self._pairing.sides[side]
+        if not self._measured.keys() >= set(keys):
+            return Pairs()
+        before, after, _ = same_kind(*(self._measured[key] for key in keys))
+        if before.result.figure is not after.result.figure:
+            return Pairs()
+        baseline, candidate = before.result.summary, after.result.summary
+        return pairs_of(baseline, candidate) if baseline and candidate else Pairs()
 
 
 def _numbers(runs: Iterable[RunRecord]) -> set[int]:

@@ -188,8 +188,8 @@ class Summary:
     """A sample of latencies, one per invocation, in microseconds."""
 
     count: int
-    #: Natural logarithms, in the order in which the invocations were made.
-    logs: tuple[float, ...]
+    #: In the order in which the invocations were made.
+    latencies_us: tuple[float, ...]
     median_us: float
     mean_us: float
     min_us: float
@@ -208,6 +208,11 @@ class Summary:
     states: TwoStates | None = None
     #: Of each invocation: the round that it was made in; empty where unknown.
     rounds: tuple[Round, ...] = ()
+
+    @property
+    def logs(self) -> list[float]:
+        """The natural logarithms of the latencies."""
+        return logs_of(self.latencies_us)
 
     @property
     def spread(self) -> float | None:
@@ -243,7 +248,7 @@ def summarize(
     mean_us = math.fsum(latencies_us) / len(latencies_us)
     return Summary(
         count=len(latencies_us),
-        logs=tuple(logs),
+        latencies_us=tuple(latencies_us),
         median_us=statistics.median(latencies_us),
         mean_us=mean_us,
         min_us=min(latencies_us),

@@ -11,7 +11,7 @@ from orchestrator.analysis.case_result import CaseResult, judge_case
 from orchestrator.analysis.comparison import ComparedCase, Fact, Rule, compare_sides
 from orchestrator.analysis.drift import measured_us
 from orchestrator.analysis.measured import Measured
-from orchestrator.analysis.outcome import figure_us, pair_figures
+from orchestrator.analysis.outcome import figure_us
 from orchestrator.records.case import BuildSha, CampaignId, Case, content_key
 from orchestrator.records.run import FigureKind
 from orchestrator.records.verdict import ComparisonOutcome
@@ -59,22 +59,6 @@ def test_a_median_and_a_mean_that_have_nothing_in_common_are_incomparable() -> N
     )
     assert row.verdict.outcome is ComparisonOutcome.INCOMPARABLE
     assert [item.fact for item in row.differences] == [Fact.FIGURE]
-
-
-def test_pairs_of_an_ab_comparison_are_of_one_kind() -> None:
-    before = [skewed(record, has_median=False) for record in series(OLDER_PROGRAM, 1_000, 4)]
-    after = [skewed(record) for record in series(case(), 1_000, 4)]
-    for one in (before, after):
-        first_us, second_us, _ = pair_figures(zip(one, after, strict=True))
-        assert first_us == pytest.approx(second_us)
-
-
-def test_an_invocation_without_a_figure_makes_no_means_of_the_others_medians() -> None:
-    before, after = ([skewed(record) for record in series(case(), 1_000, 3)] for _ in range(2))
-    before[1] = replace(before[1], report=None)
-    first_us, second_us, _ = pair_figures(zip(before, after, strict=True))
-    assert first_us == [before[0].latency_us, before[2].latency_us]
-    assert second_us == [after[0].latency_us, after[2].latency_us]
 
 
 def judged(*has_medians: bool, has_mean: bool = True) -> CaseResult:

@@ -11,19 +11,19 @@ from datetime import timedelta
 
 import pytest
 
+from orchestrator.analysis.effect import Pairs
 from orchestrator.analysis.pairing import (
     PairCount,
     PairProgress,
     count_pairs,
     pair_round,
     pair_seconds,
-    usable_pairs,
 )
 from orchestrator.records.campaign import Pairing, Terms
 from orchestrator.records.case import BuildSha, ToolName, content_key
-from orchestrator.records.run import OUT_OF_TIME, DelegateTruth, Outcome
+from orchestrator.records.run import OUT_OF_TIME, DelegateTruth, Outcome, RunRecord
 from orchestrator.records.verdict import Quality
-from tests.samples.sample_lab import START, campaign_of, case, run, series
+from tests.samples.sample_lab import START, campaign_of, case, run, series, skewed
 
 A = case()
 B = replace(A, build_sha256=BuildSha(content_key("other")))
@@ -76,29 +76,59 @@ def test_prefill_and_decode_of_a_process_begin_with_the_same_side_whichever_star
         assert first in {"ABBAABBA", "BAABBAAB"}
 
 
+def next_look(before: Sequence[RunRecord], after: Sequence[RunRecord]) -> Sequence[PairCount]:
+    runs = sorted([*before, *after], key=lambda item: item.invocation)
+    begun = replace(campaign_of(runs), terms=Terms(pairing=PAIRING))
+    return [*PairProgress(begun, A.serial, runs).counts().values()]
+
+
 def test_warm_up_and_pairs_with_an_unusable_run_are_left_out_whole() -> None:
     before, after = series(A, 20_000, 6), series(B, 20_600, 6)
     after[3] = run(B, 3, 90_000, quality=Quality.REJECTED)
-    pairs = usable_pairs(before, after[:5], warmup=1)
-    assert list(pairs) == [1, 2, 4]
-    assert all(
-        one.invocation == other.invocation == number for number, (one, other) in pairs.items()
-    )
+    (count,) = next_look(before, after[:5])
+    assert count.verdict is not None
+    # Of the pairs 1 to 4.
+    assert count.verdict.counts == (3, 3)
+    assert count.verdict.ratio == pytest.approx(1.03)
 
 
 def test_a_run_that_came_after_all_others_costs_its_own_pair_and_another_one_follows() -> None:
     # As where the phone wasn't fit for it.
     before, after = series(A, 20_000, 9), series(B, 20_600, 9)
     after[3] = replace(after[3], started_at=after[3].started_at.replace(year=2027))
-    assert list(usable_pairs(before, after, warmup=1)) == [1, 2, 4, 5, 6, 7, 8]
     runs = [*before, *after]
     begun = campaign_of(runs, terms=Terms(pairing=PAIRING))
     added = PairProgress(begun, A.serial, runs).added()
     assert [item.number for item in added] == [9, 9]
 
 
-def counted(logs: Sequence[float], pairing: Pairing = PAIRING, **options: int) -> PairCount:
-    return count_pairs(pairing, [1.0] * len(logs), [math.exp(log) for log in logs], **options)
+def test_a_pair_whose_other_run_came_late_is_not_counted_as_the_comparison_leaves_it_out() -> None:
+    before, after = series(A, 20_000, 9), series(B, 20_600, 9)
+    after[4] = replace(after[4], started_at=START + timedelta(hours=3))
+    (count,) = next_look(before, after)
+    assert count.verdict is not None
+    assert (count.verdict.counts, count.pairs, count.is_over) == ((7, 7), 8, False)
+
+
+def test_pairs_are_of_one_kind_of_figure() -> None:
+    before, after = series(A, 20_000, 6), series(B, 20_000, 6)
+    (count,) = next_look([skewed(item, has_median=False) for item in before], map_skewed(after))
+    assert count.verdict is not None
+    assert count.verdict.ratio == pytest.approx(1.0)
+    # A run without a figure makes no means of the others' medians.
+    before[2] = replace(before[2], report=None)
+    (count,) = next_look(map_skewed(before), map_skewed(after))
+    assert count.verdict is not None
+    assert count.verdict.counts == (4, 4)
+
+
+def map_skewed(runs: Sequence[RunRecord]) -> list[RunRecord]:
+    return [item if item.report is None else skewed(item) for item in runs]
+
+
+def counted(logs: Sequence[float], pairing: Pairing = PAIRING) -> PairCount:
+    candidate_us = tuple(math.exp(log) for log in logs)
+    return count_pairs(pairing, Pairs(baseline_us=(1.0,) * len(logs), candidate_us=candidate_us))
 
 
 def noisy(std: float, count: int, *, seed: int, shift: float = 0.0) -> list[float]:
