@@ -16,9 +16,7 @@ from typing import Final, TypeVar
 from orchestrator.analysis.findings import finding
 from orchestrator.analysis.intervals import (
     NO_AUTOCORRELATION,
-    SAMPLES_LOST,
     Autocorrelation,
-    autocorrelation_of,
     trimmed_mean,
 )
 from orchestrator.analysis.outcome import (
@@ -34,7 +32,7 @@ from orchestrator.analysis.summary import Round, Summary, logs_of, summarize
 from orchestrator.delegates import is_on_gpu, is_on_opengl
 from orchestrator.frozen import frozen
 from orchestrator.records.campaign import Campaign
-from orchestrator.records.case import FIGURE_PASS, Case, RunId, grouped
+from orchestrator.records.case import FIGURE_PASS, RunId, grouped
 from orchestrator.records.plan import StoppingRule
 from orchestrator.records.run import (
     ABANDONED,
@@ -247,34 +245,6 @@ def comparable(results: Mapping[Key, CaseResult]) -> dict[Key, CaseResult]:
     }
 
 
-def device_autocorrelations(
-    cases: Mapping[Key, Sequence[RunRecord]], campaign: Campaign | None = None
-) -> dict[Key, Autocorrelation]:
-    """Return, for each case with runs, its device's autocorrelation without that case: from the
-    device's other cases in the campaign and from earlier campaigns as known when it began.
-
-    ``cases`` are all of the campaign: an interval doesn't depend on which of them are shown.
-    """
-    by_case = {key: _autocorrelation(runs) for key, runs in cases.items() if runs}
-    earlier_totals = campaign.terms.autocorrelations if campaign is not None else {}
-    rest_of_device: dict[Key, Autocorrelation] = {}
-    for serial, keys in grouped(by_case, lambda key: cases[key][0].case.serial).items():
-        weight, total = earlier_totals.get(serial, (0.0, 0.0))
-        earlier = Autocorrelation(weight=weight, total=total)
-        device_total = sum((by_case[key] for key in keys), earlier)
-        rest_of_device |= {key: device_total - by_case[key] for key in keys}
-    return rest_of_device
-
-
-def _autocorrelation(runs: Iterable[RunRecord]) -> Autocorrelation:
-    """Return the autocorrelation that the runs of one case show of their device."""
-    _, measured = of_one_kind([run for run in runs if run.verdict.quality is not Quality.REJECTED])
-    if len(measured) <= SAMPLES_LOST:
-        return NO_AUTOCORRELATION
-    measured.sort(key=lambda pair: pair[0].started_at)
-    return autocorrelation_of(logs_of([latency_us for _, latency_us in measured]))
-
-
 def judge_case(
     runs: Sequence[RunRecord],
     *,
@@ -352,30 +322,17 @@ def newest_check(runs: Iterable[RunRecord]) -> OutputCheck | None:
     return max(checks, key=attrgetter("at"), default=None)
 
 
-class OutputChecks:
-    """The newest check of outputs, whatever the number of threads."""
-
-    def __init__(self, campaign_checks: Iterable[Mapping[str, OutputCheck]] = ()) -> None:
-        """``campaign_checks`` are those stored with campaigns (Terms.output_checks)."""
-        #: By `Case.outputs_key`.
-        self.newest: dict[str, OutputCheck] = {}
-        for checks in campaign_checks:
-            for key, check in checks.items():
-                self._keep(key, check)
-
-    def learn(self, run: RunRecord) -> None:
-        """Keep a run's check if it is the newest."""
-        if (check := check_of(run)) is not None:
-            self._keep(run.case.outputs_key, check)
-
-    def of(self, case: Case) -> OutputCheck | None:
-        """Return the newest check of what decides a case's outputs."""
-        return self.newest.get(case.outputs_key) if self.newest else None
-
-    def _keep(self, key: str, check: OutputCheck) -> None:
-        newest = self.newest.get(key)
-        if newest is None or newest.at <= check.at:
-            self.newest[key] = check
+def newest_checks(
+    runs: Iterable[RunRecord], campaigns: Iterable[Campaign] = ()
+) -> dict[str, OutputCheck]:
+    """Return the newest comparison of each case's outputs, whatever its number of threads, by
+    `Case.outputs_key`: of some runs, and those stored with their campaigns.
+    """
+    checks = [item for campaign in campaigns for item in campaign.terms.output_checks.items()]
+    checks += [
+        (run.case.outputs_key, check) for run in runs if (check := check_of(run)) is not None
+    ]
+    return dict(sorted(checks, key=lambda item: item[1].at))
 
 
 def judge_latency(
@@ -388,7 +345,7 @@ def judge_latency(
     SUSPECT when invocations disagree about the delegate, or when fewer than half of those that
     ended could be used.
 
-    ``others`` is the case's :func:`device_autocorrelations`.
+    ``others`` is the autocorrelation of the device without this case.
     """
     timing = [run for run in runs if run.run_pass is FIGURE_PASS]
     if not timing:

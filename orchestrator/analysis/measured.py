@@ -16,14 +16,20 @@ from typing import Any, Final
 from orchestrator.analysis.case_result import (
     CaseResult,
     CaseStatus,
-    OutputChecks,
-    device_autocorrelations,
     has_comparison,
     judge_latency,
+    newest_checks,
     with_outputs,
 )
 from orchestrator.analysis.findings import finding_step
-from orchestrator.analysis.intervals import NO_AUTOCORRELATION, Autocorrelation
+from orchestrator.analysis.intervals import (
+    NO_AUTOCORRELATION,
+    SAMPLES_LOST,
+    Autocorrelation,
+    autocorrelation_of,
+)
+from orchestrator.analysis.outcome import of_one_kind
+from orchestrator.analysis.summary import logs_of
 from orchestrator.delegates import DELEGATES, place_of
 from orchestrator.frozen import frozen
 from orchestrator.records.campaign import Campaign, Terms
@@ -45,6 +51,7 @@ from orchestrator.records.verdict import (
     Finding,
     Grade,
     Outputs,
+    Quality,
     Severity,
     outputs_of,
 )
@@ -272,23 +279,24 @@ def gather(
                 cases.setdefault(item.case.case_key, item.case)
             if item.run_pass is FIGURE_PASS:
                 timed.add(item.case.case_key)
-    checks = OutputChecks(campaign.terms.output_checks for campaign in campaigns)
     by_case = grouped(filter(is_result, runs), lambda run: run.case.case_key)
     for key, case_runs in by_case.items():
         cases.setdefault(key, case_runs[0].case)
-        for run in case_runs:
-            checks.learn(run)
-    others = _autocorrelations(by_case, filter(is_result, beside), by_id)
+    results = [run for case_runs in by_case.values() for run in case_runs]
+    checks = newest_checks(results, campaigns)
+    timed_runs = (run for run in (*results, *beside) if run.run_pass is FIGURE_PASS)
+    autocorrelations = _autocorrelations(filter(is_result, timed_runs), by_id)
     gathered: dict[CaseKey, Measured] = {}
     for key, case in cases.items():
         case_runs = by_case.get(key, [])
         # A case without a completed run has no outputs to check.
-        check = checks.of(case) if _has_completed(case_runs) else None
+        check = checks.get(case.outputs_key) if checks and _has_completed(case_runs) else None
         timing = [run for run in case_runs if run.run_pass is FIGURE_PASS]
-        last = by_id.get(timing[-1].campaign_id) if timing else None
-        rule = last.terms.stopping if last is not None else None
+        name = timing[-1].campaign_id if timing else CampaignId("")
+        others = autocorrelations.get((name, key), NO_AUTOCORRELATION)
+        rule = by_id[name].terms.stopping if name in by_id else None
         latency = replace(
-            judge_latency(case_runs, others=others.get(key, NO_AUTOCORRELATION)),
+            judge_latency(case_runs, others=others),
             precision_goal=(rule or StoppingRule()).half_width,
         )
         if latency.status is CaseStatus.NOT_RUN and key not in timed:
@@ -300,7 +308,7 @@ def gather(
             runs=tuple(case_runs),
             latency=latency,
             result=with_outputs(latency, case_runs, check),
-            others=others.get(key, NO_AUTOCORRELATION),
+            others=others,
             campaigns=tuple(campaigns if len(campaigns) == 1 else with_runs),
             facts=devices.get(case.serial),
             program=builds.get(case.build_sha256),
@@ -309,21 +317,33 @@ def gather(
 
 
 def _autocorrelations(
-    by_case: Mapping[CaseKey, Sequence[RunRecord]],
-    beside: Iterable[RunRecord],
-    campaigns: Mapping[CampaignId, Campaign],
-) -> dict[CaseKey, Autocorrelation]:
-    """Return the autocorrelation of each case by the other cases of its campaign and device."""
-    runs = [run for case_runs in by_case.values() for run in case_runs]
-    timing = [run for run in runs if run.run_pass is FIGURE_PASS]
-    timed = [*timing, *(run for run in beside if run.run_pass is FIGURE_PASS)]
-    by_campaign = {
-        name: device_autocorrelations(
-            grouped(campaign_runs, lambda run: run.case.case_key), campaigns.get(name)
-        )
-        for name, campaign_runs in grouped(timed, lambda run: run.campaign_id).items()
-    }
-    return {run.case.case_key: by_campaign[run.campaign_id][run.case.case_key] for run in timing}
+    runs: Iterable[RunRecord], campaigns: Mapping[CampaignId, Campaign]
+) -> dict[tuple[CampaignId, CaseKey], Autocorrelation]:
+    """Return, for each campaign and case, its device's autocorrelation without that case: from the
+    device's other cases in the campaign and from earlier campaigns as known when it began.
+
+    ``runs`` are of all cases of the campaigns: an interval doesn't depend on which of them are
+    shown.
+    """
+    cases = grouped(runs, lambda run: (run.campaign_id, run.case.serial, run.case.case_key))
+    by_case = {place: _autocorrelation(case_runs) for place, case_runs in cases.items()}
+    rest_of_device: dict[tuple[CampaignId, CaseKey], Autocorrelation] = {}
+    for (name, serial), places in grouped(by_case, lambda place: place[:2]).items():
+        terms = campaigns[name].terms if name in campaigns else Terms()
+        weight, total = terms.autocorrelations.get(serial, (0.0, 0.0))
+        earlier = Autocorrelation(weight=weight, total=total)
+        device_total = sum((by_case[place] for place in places), earlier)
+        rest_of_device |= {(name, place[2]): device_total - by_case[place] for place in places}
+    return rest_of_device
+
+
+def _autocorrelation(runs: Iterable[RunRecord]) -> Autocorrelation:
+    """Return the autocorrelation that the runs of one case show of their device."""
+    _, measured = of_one_kind([run for run in runs if run.verdict.quality is not Quality.REJECTED])
+    if len(measured) <= SAMPLES_LOST:
+        return NO_AUTOCORRELATION
+    measured.sort(key=lambda pair: pair[0].started_at)
+    return autocorrelation_of(logs_of([latency_us for _, latency_us in measured]))
 
 
 def measured_cases(

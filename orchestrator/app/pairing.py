@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -31,7 +31,7 @@ from orchestrator.app.preparing import (
     unchecked,
 )
 from orchestrator.app.requests import AbRequest
-from orchestrator.app.stored import load_measured, resume_notes
+from orchestrator.app.stored import judged, resume_notes
 from orchestrator.app.workspace import Workspace
 from orchestrator.config.plan import plan_from_options
 from orchestrator.engine.open_work import slim
@@ -45,7 +45,7 @@ from orchestrator.records.case import (
     Build,
     Case,
     SkippedCase,
-    content_key,
+    all_but,
     grouped,
 )
 from orchestrator.records.device import DeviceKind
@@ -154,7 +154,7 @@ def prepare(workspace: Workspace, sides: Sides, opened: OpenedDevices | None = N
     inputs = [inputs_of(plan) for plan in sides.plans]
     if opened is None:
         opened = open_devices(workspace, sides.plan.devices)
-    cases: list[dict[str, Case]] = []
+    cases: list[dict[Hashable, Case]] = []
     builds: dict[str, Build] = {}
     skipped: dict[SkippedCase, None] = {}
     for word, plan, side_inputs in zip(sides.words, sides.plans, inputs, strict=True):
@@ -231,8 +231,8 @@ def pair_comparison(
         varied=frozenset({Fact(pairing.kind)}),
         allowed=allowed,
     )
-    measured = {item.case.case_key: item for item in load_measured(workspace, [campaign])}
     runs = [slim(run) for run in workspace.store.runs(campaign_ids=[campaign.campaign_id])]
+    measured = {item.case.case_key: item for item in judged(workspace, runs, [campaign])}
     counts = pair_counts(campaign, runs)
     cases = {item.case.case_key: item.case for item in campaign.invocations}
     rows: list[ComparedCase] = []
@@ -377,9 +377,6 @@ def _plan(shared: PlanOptions, side: Side, word: str) -> Plan:
     return plan_from_options(False, called, **options)
 
 
-def _shared_key(case: Case, kind: str) -> str:
+def _shared_key(case: Case, kind: str) -> Hashable:
     """Return a key of all that both sides of a pair have in common."""
-    row = case.to_row()
-    for part in KINDS[kind]:
-        row.pop(part, None)
-    return content_key([row, dict(case.flags).get(FIGURE)])
+    return all_but(*KINDS[kind])(case), dict(case.flags).get(FIGURE)

@@ -12,7 +12,7 @@ from functools import cache, partial
 from typing import Final
 
 from orchestrator import __version__
-from orchestrator.analysis.case_result import OutputChecks
+from orchestrator.analysis.case_result import newest_checks
 from orchestrator.analysis.summary import autocorrelations
 from orchestrator.app.attached import Needs, OpenedDevices, open_devices
 from orchestrator.app.inputs import Inputs, inputs_of, reference_model
@@ -53,7 +53,7 @@ from orchestrator.records.case import (
 )
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.plan import Plan, PlanTerms
-from orchestrator.records.run import OUT_OF_TIME
+from orchestrator.records.run import OUT_OF_TIME, RunRecord
 from orchestrator.records.verdict import OutputCheck
 from orchestrator.settings import this_computer
 from orchestrator.tables.escapes import one_line
@@ -283,16 +283,17 @@ def _stored_output_checks(
 ) -> dict[str, OutputCheck]:
     """Return the stored output checks of these devices with their present systems."""
     systems = {facts.serial: facts.computes_with for facts in devices}
-    checks = OutputChecks()
-    for run in workspace.store.last_runs(
+    runs = workspace.store.last_runs(
         _OUTPUT_CHECKS_OF_CASE,
         serials=list(systems),
         run_passes=[OUTPUT_CHECK_PASS],
-    ):
+    )
+
+    def is_of_present_system(run: RunRecord) -> bool:
         made_on = run.report.extra.get("parity_system") if run.report is not None else ""
-        if made_on and made_on == systems[run.case.serial]:
-            checks.learn(run)
-    return checks.newest
+        return bool(made_on) and made_on == systems[run.case.serial]
+
+    return newest_checks(filter(is_of_present_system, runs))
 
 
 def wants_reference_check(plan: Plan, expansion: Expansion) -> bool:

@@ -213,8 +213,16 @@ def find_run(store: Store, prefix: str) -> RunRecord:
 def load_measured(workspace: Workspace, campaigns: Sequence[Campaign]) -> list[Measured]:
     """Return the measured cases of some campaigns."""
     campaign_ids = [campaign.campaign_id for campaign in campaigns]
+    runs = workspace.store.runs(campaign_ids=campaign_ids) if campaign_ids else ()
+    return judged(workspace, runs, campaigns)
+
+
+def judged(
+    workspace: Workspace, runs: Iterable[RunRecord], campaigns: Sequence[Campaign]
+) -> list[Measured]:
+    """Return the measured cases of some campaigns from their runs."""
     return measured_cases(
-        workspace.store.runs(campaign_ids=campaign_ids) if campaign_ids else (),
+        runs,
         devices=workspace.store.devices(),
         builds=workspace.store.builds(),
         campaigns=campaigns,

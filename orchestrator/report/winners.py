@@ -12,7 +12,6 @@ from dataclasses import replace
 from typing import Final
 
 from orchestrator.analysis.case_result import CaseResult, CaseStatus, comparable
-from orchestrator.analysis.comparison import SETTINGS
 from orchestrator.analysis.effect import BestOfSet, Ratio, best_of, fastest_of, speed_up
 from orchestrator.analysis.summary import Summary
 from orchestrator.delegates import DELEGATES
@@ -39,6 +38,9 @@ _TIE: Final = "a tie"
 #: The greatest number of named tied configurations.
 _MOST_TIED: Final = 2
 _ALL_BUT_SIDES: Final = all_but("delegate", "threads", "affinity")
+_ALL_BUT_BASELINE: Final = all_but(
+    "model_name", "delegate", "threads", "affinity", "flags", "files", "mode"
+)
 
 
 @frozen
@@ -301,15 +303,7 @@ def _baseline_group(row: ResultRow) -> Hashable:
     The affinity follows from the number of threads, unless a plan names the cores.
     """
     case = row.case
-    settings = tuple(getattr(case, name) for name in SETTINGS if name != "affinity")
-    return (
-        _contest_group(row),
-        case.tool,
-        case.build_sha256,
-        case.process_mode,
-        fixed_cores(case),
-        settings,
-    )
+    return _contest_group(row), case.process_mode, fixed_cores(case), _ALL_BUT_BASELINE(case)
 
 
 def _speed_ups(group: Sequence[ResultRow]) -> Iterator[tuple[str, tuple[Ratio, str]]]:

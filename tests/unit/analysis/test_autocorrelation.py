@@ -10,16 +10,14 @@ from datetime import timedelta
 import numpy as np
 import pytest
 
-from orchestrator.analysis.case_result import (
-    device_autocorrelations,
-    judge_case,
-)
+from orchestrator.analysis.case_result import judge_case
 from orchestrator.analysis.effect import compare_samples as compare_summaries
 from orchestrator.analysis.intervals import (
     NO_AUTOCORRELATION,
     Autocorrelation,
     autocorrelation_of,
 )
+from orchestrator.analysis.measured import gather
 from orchestrator.analysis.summary import IntervalMethod, summarize
 from orchestrator.records.verdict import ComparisonOutcome, ComparisonVerdict
 from tests.samples.sample_lab import START, case, run
@@ -82,14 +80,9 @@ def test_siblings_show_whether_a_device_remembers() -> None:
             ]
             for number, logs in cases.items()
         }
-        others = device_autocorrelations(runs)
-        own, with_siblings = (
-            [
-                judge_case(runs[number], others=known.get(number, NO_AUTOCORRELATION)).summary
-                for number in cases
-            ]
-            for known in ({}, others)
-        )
+        own = [judge_case(runs[number]).summary for number in cases]
+        siblings = gather(item for case_runs in runs.values() for item in case_runs)
+        with_siblings = [item.result.summary for item in siblings.values()]
         grown[rho] = [
             float(np.mean([item.log_mean.error_factor for item in found if item is not None]))
             for found in (own, with_siblings)
