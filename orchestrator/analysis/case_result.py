@@ -350,11 +350,7 @@ def judge_latency(
     timing = [run for run in runs if run.run_pass is FIGURE_PASS]
     if not timing:
         return CaseResult(status=CaseStatus.NOT_RUN)
-    ended = [
-        run
-        for run in timing
-        if run.outcome not in (Outcome.SKIPPED, Outcome.ABORTED, Outcome.UNFIT)
-    ]
+    ended = [run for run in timing if run.outcome.has_ended]
     figures = [run for run in ended if figure_us(run) is not None]
     by_status: dict[CaseStatus, list[RunRecord]] = {status: [] for status in _STATUSES_OF_FIGURES}
     for run in figures:

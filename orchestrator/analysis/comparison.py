@@ -103,7 +103,6 @@ ABSOLUTE: Final = frozenset({Fact.VIRTUAL, Fact.FIGURE, Fact.QUALITY})
 _NO_VERDICT: Final = frozenset({"foreign-load", "coarse-resolution"})
 #: Statuses of a case that doesn't work; one that a phone or a person stopped isn't among them.
 _BROKEN: Final = frozenset({CaseStatus.FELL_BACK, CaseStatus.FAILED, CaseStatus.TIMED_OUT})
-_ENDED: Final = frozenset({Outcome.COMPLETED, Outcome.FAILED, Outcome.TIMED_OUT})
 
 
 @frozen
@@ -548,7 +547,7 @@ def _figure_faults(name: str, item: Measured) -> list[Difference]:
 
 def _mostly_fails(item: Measured) -> bool:
     """Whether more than half of the runs that came to an end of their own gave no result."""
-    ended = [run.outcome for run in item.timing if run.outcome in _ENDED]
+    ended = [run.outcome for run in item.timing if run.outcome.has_ended]
     return 2 * sum(outcome is not Outcome.COMPLETED for outcome in ended) > len(ended)
 
 

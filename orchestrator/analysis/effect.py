@@ -20,7 +20,6 @@ from orchestrator.analysis.intervals import (
     PRIOR,
     SAMPLES_LOST,
     Autocorrelation,
-    TrimmedMean,
     autocorrelation_of,
     margin,
     t_quantile,
@@ -32,7 +31,6 @@ from orchestrator.analysis.summary import (
     IntervalMethod,
     SessionNoise,
     Summary,
-    TwoStates,
     logs_of,
     moved_by,
     two_states,
@@ -109,15 +107,19 @@ def _paired_effect(logs: Sequence[float], rounding: float) -> Effect:
     return Effect(log=mean.value, error=mean.error or 0.0, degrees=mean.degrees, rounding=rounding)
 
 
-def _unpaired_effect(
-    before: TrimmedMean, after: TrimmedMean, sessions: SessionNoise | None, rounding: float
-) -> Effect:
+def _unpaired_effect(before: Summary, after: Summary, sessions: SessionNoise | None) -> Effect:
     """Return the effect of two samples that aren't in pairs."""
-    variances = [((side.error or 0.0) ** 2, float(side.degrees)) for side in (before, after)]
+    means = before.log_mean, after.log_mean
+    variances = [((mean.error or 0.0) ** 2, float(mean.degrees)) for mean in means]
     if sessions is not None:
         variances.append(sessions.variance)
     error, degrees = pooled_error(variances)
-    return Effect(log=after.value - before.value, error=error, degrees=degrees, rounding=rounding)
+    return Effect(
+        log=after.log_mean.value - before.log_mean.value,
+        error=error,
+        degrees=degrees,
+        rounding=_rounding_of(before, after),
+    )
 
 
 def compare_pairs(
@@ -194,22 +196,17 @@ def compare_samples(
     the same two groups, group is compared with group; where one does, only a difference that no
     other share of the groups explains is claimed.
     """
-    before, after = baseline.log_mean, candidate.log_mean
-    log_ratio = after.value - before.value
+    log_ratio = candidate.log_mean.value - baseline.log_mean.value
     verdict = claim.verdict((baseline.count, candidate.count))
     if min(verdict.counts) < 2:
         return _single_verdict(verdict, log_ratio)
-    resolution_us = max(baseline.resolution_us, candidate.resolution_us)
-    rounding = _rounding([before.value, after.value], resolution_us)
     states = baseline.states, candidate.states
     reasons = [
         f"The {name} has {side.text}."
         for name, side in zip(("baseline", "candidate"), states, strict=True)
         if side
     ]
-    effect, state_ends, is_by_state = _effect_by_state(
-        (baseline, candidate), (before, after), sessions, rounding
-    )
+    effect, state_ends, is_by_state = _effect_by_state(baseline, candidate, sessions)
     if is_by_state:
         reasons.append("Each state is compared with its own.")
     method = "state-by-state" if is_by_state else "welch"
@@ -230,38 +227,33 @@ def compare_samples(
 
 
 def _effect_by_state(
-    sides: tuple[Summary, Summary],
-    means: tuple[TrimmedMean, TrimmedMean],
-    sessions: SessionNoise | None,
-    rounding: float,
+    before: Summary, after: Summary, sessions: SessionNoise | None
 ) -> tuple[Effect, tuple[float, float] | None, bool]:
     """Return the effect of two samples that aren't in pairs, the ends of the difference that a
     device's states alone may make, and whether each state is compared with its own.
     """
-    before, after = (side.states for side in sides)
-    moved = moved_by(before, after) if before and after else None
+    moved = moved_by(before.states, after.states) if before.states and after.states else None
     if moved is None:
-        state_ends = _state_ends([side.logs for side in sides], (before, after))
-        return _unpaired_effect(*means, sessions, rounding), state_ends, False
-    factor = max(mean.error_factor for mean in means)
+        return _unpaired_effect(before, after, sessions), _state_ends(before, after), False
+    factor = max(before.log_mean.error_factor, after.log_mean.error_factor)
     between = [sessions.variance] if sessions else []
     error, degrees = pooled_error([((moved[1] * factor) ** 2, moved[2]), *between])
+    rounding = _rounding_of(before, after)
     return Effect(log=moved[0], error=error, degrees=degrees, rounding=rounding), None, True
 
 
-def _state_ends(
-    sides: Sequence[Sequence[float]], states: Sequence[TwoStates | None]
-) -> tuple[float, float] | None:
+def _state_ends(before: Summary, after: Summary) -> tuple[float, float] | None:
     """Return the ends of the difference that two sides may have because each drew a device's states
     in another share, or None.
 
     A side that shows one state may have a single invocation in the other, which only both sides
     together show.
     """
-    if any(states):
+    sides = before.logs, after.logs
+    if before.states or after.states:
         old, new = (
-            side.levels if side else (trimmed_mean(logs).value,)
-            for side, logs in zip(states, sides, strict=True)
+            side.states.levels if side.states else (trimmed_mean(side.logs).value,)
+            for side in (before, after)
         )
         return min(new) - max(old), max(new) - min(old)
     both = two_states([*sides[0], *sides[1]])
@@ -300,6 +292,12 @@ def _rounding(centers: Sequence[float], resolution_us: float) -> float:
     are the trimmed means of their logarithms.
     """
     return math.fsum(resolution_us / 2 / math.exp(center) for center in centers)
+
+
+def _rounding_of(*sides: Summary) -> float:
+    """Return the same of two samples as a whole."""
+    resolution_us = max(side.resolution_us for side in sides)
+    return _rounding([side.log_mean.value for side in sides], resolution_us)
 
 
 def factor_of(log: float) -> float:
@@ -410,8 +408,6 @@ def speed_up(baseline: Summary, candidate: Summary, *, level: float = LEVEL) -> 
     slow, fast = baseline.log_mean, candidate.log_mean
     if slow.error is None or fast.error is None:
         return Ratio(value=math.exp(slow.value - fast.value), interval=None)
-    resolution_us = max(baseline.resolution_us, candidate.resolution_us)
-    rounding = _rounding([slow.value, fast.value], resolution_us)
     # The default: earlier sessions aren't read.
     sessions = SessionNoise() if _are_separate(baseline, candidate) else None
     has_states = baseline.states is not None or candidate.states is not None
@@ -419,13 +415,12 @@ def speed_up(baseline: Summary, candidate: Summary, *, level: float = LEVEL) -> 
     pairs = pairs_of(baseline, candidate)
     if len(pairs) >= PAIRED_MIN:
         sides = zip(logs_of(pairs.baseline_us), logs_of(pairs.candidate_us), strict=True)
-        effect = _paired_effect([before - after for before, after in sides], rounding)
+        logs = [before - after for before, after in sides]
+        effect = _paired_effect(logs, _rounding_of(baseline, candidate))
     elif has_states:
-        effect, state_ends, _ = _effect_by_state(
-            (candidate, baseline), (fast, slow), sessions, rounding
-        )
+        effect, state_ends, _ = _effect_by_state(candidate, baseline, sessions)
     else:
-        effect = _unpaired_effect(fast, slow, sessions, rounding)
+        effect = _unpaired_effect(candidate, baseline, sessions)
     ends = [*effect.ends(level), *(state_ends or ())]
     if has_states:
         ends.append(math.log(baseline.median_us / candidate.median_us))

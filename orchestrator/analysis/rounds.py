@@ -106,8 +106,6 @@ def _next_count(latencies_us: Sequence[float], summary: Summary, rule: StoppingR
 FAILURES_MAX: Final = 2
 #: It is chance while less than half of this many last invocations gave no result.
 FAILURES_WINDOW: Final = 10
-#: Outcomes caused by the case; the others are caused by the device or the user.
-_TRIED: Final = frozenset({Outcome.COMPLETED, Outcome.FAILED, Outcome.TIMED_OUT})
 
 #: The key of the cases that one process measures; empty for a case that runs alone.
 SessionOf = Callable[[Case], str]
@@ -175,7 +173,7 @@ def is_hopeless(endings: Sequence[tuple[Outcome, str]]) -> bool:
     The last two failed the same way, or the last one took all its time, and at least half of the
     last ten gave no result: one that fails now and then at random goes on.
     """
-    tried = [item for item in endings if item[0] in _TRIED][-FAILURES_WINDOW:]
+    tried = [item for item in endings if item[0].has_ended][-FAILURES_WINDOW:]
     failed = sum(outcome is not Outcome.COMPLETED for outcome, _ in tried)
     if not failed or 2 * failed < len(tried):
         return False

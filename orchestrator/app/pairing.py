@@ -68,10 +68,6 @@ KINDS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 
-#: How a run ends that was begun and has no result; one that was unfit is tried again.
-_WITHOUT_RESULT: Final = frozenset({Outcome.FAILED, Outcome.TIMED_OUT, Outcome.ABORTED})
-
-
 #: The code of runs that were left out -> what it means where no pair is whole.
 _LEFT_OUT: Final = {
     OUT_OF_TIME: "The budget left no time for a whole pair; give more with --budget.",
@@ -281,7 +277,7 @@ def _failures(name: str, side: Measured, runs: Iterable[RunRecord]) -> Iterator[
     cause that explains its missing figure.
     """
     side_runs = [run for run in runs if run.case.case_key == side.case.case_key]
-    failed = [run for run in side_runs if run.outcome in _WITHOUT_RESULT]
+    failed = [run for run in side_runs if run.is_begun and run.outcome is not Outcome.COMPLETED]
     causes = grouped(failed, lambda run: (run.run_pass, run.outcome, run.reason_code))
     for (run_pass, outcome, code), alike in causes.items():
         if code != side.result.reason_code:

@@ -37,10 +37,6 @@ if TYPE_CHECKING:
     from orchestrator.store.opening import Store
 
 
-#: Endings that were decided by what a program printed, not by the way to the device.
-_READ_FROM_OUTPUT = frozenset({Outcome.COMPLETED, Outcome.FAILED, Outcome.TIMED_OUT})
-
-
 @frozen
 class Review:
     """What a review found."""
@@ -79,7 +75,7 @@ def read_imported(
 
     What didn't come to a reading there (skipped, unfit, aborted) has no figure, and stays as it is.
     """
-    if run.outcome not in _READ_FROM_OUTPUT:
+    if not run.outcome.has_ended:
         return replace(run, report=None)
     if is_pruned(run.attachments):
         return replace(run, verdict=with_doubt(run.verdict, finding("imported-unread")))
@@ -111,7 +107,7 @@ def reparse(
     reviewed, pruned, unread = 0, 0, 0
     changed: list[RunId] = []
     for run in store.runs(campaign_ids=campaign_ids):
-        if run.report is None or run.outcome not in _READ_FROM_OUTPUT:
+        if run.report is None or not run.outcome.has_ended:
             continue
         attachments = store.attachments(run.run_id)
         if is_pruned(attachments):

@@ -49,6 +49,11 @@ class Outcome(enum.StrEnum):
     SKIPPED = "skipped"
     UNFIT = "unfit"
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether the process came to an end of its own: neither device nor user kept it from that."""
+        return self in {Outcome.COMPLETED, Outcome.FAILED, Outcome.TIMED_OUT}
+
 
 class DelegateTruth(enum.StrEnum):
     """Where the operators really ran, against what was asked for."""
