@@ -245,18 +245,6 @@ def comparable(results: Mapping[Key, CaseResult]) -> dict[Key, CaseResult]:
     }
 
 
-def judge_case(
-    runs: Sequence[RunRecord],
-    *,
-    others: Autocorrelation = NO_AUTOCORRELATION,
-    check: OutputCheck | None = None,
-) -> CaseResult:
-    """Return the result of one case's stored invocations: :func:`judge_latency`, then
-    :func:`with_outputs`.
-    """
-    return with_outputs(judge_latency(runs, others=others), runs, check)
-
-
 def with_outputs(
     result: CaseResult, runs: Iterable[RunRecord], check: OutputCheck | None
 ) -> CaseResult:

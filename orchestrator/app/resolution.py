@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from orchestrator.analysis.case_result import judge_case
+from orchestrator.analysis.case_result import judge_latency
 from orchestrator.analysis.effect import compare_samples, detectable_in_pairs
 from orchestrator.analysis.outcome import of_one_kind
 from orchestrator.analysis.summary import session_noise, summarize
@@ -204,7 +204,7 @@ def stored_resolutions(workspace: Workspace, devices: Iterable[DeviceFacts]) -> 
 
 def _session(runs: Sequence[RunRecord]) -> Session | None:
     """Return the session of one campaign's runs of a case; None where they have no figure."""
-    summary = judge_case(runs).own_summary
+    summary = judge_latency(runs).own_summary
     ended = sorted(
         (run for run in runs if run.outcome is Outcome.COMPLETED), key=lambda run: run.started_at
     )

@@ -10,7 +10,7 @@ from datetime import timedelta
 import numpy as np
 import pytest
 
-from orchestrator.analysis.case_result import judge_case
+from orchestrator.analysis.case_result import judge_latency
 from orchestrator.analysis.effect import compare_samples as compare_summaries
 from orchestrator.analysis.intervals import (
     NO_AUTOCORRELATION,
@@ -80,7 +80,7 @@ def test_siblings_show_whether_a_device_remembers() -> None:
             ]
             for number, logs in cases.items()
         }
-        own = [judge_case(runs[number]).summary for number in cases]
+        own = [judge_latency(runs[number]).summary for number in cases]
         siblings = gather(item for case_runs in runs.values() for item in case_runs)
         with_siblings = [item.result.summary for item in siblings.values()]
         grown[rho] = [
@@ -100,14 +100,14 @@ def test_runs_count_in_the_order_in_which_they_were_made() -> None:
         replace(run(case(), n, 10_000 * math.exp(log)), started_at=START + n * MINUTE)
         for n, log in enumerate(logs)
     ]
-    there, back = judge_case(slowly), judge_case(slowly[::-1])
+    there, back = judge_latency(slowly), judge_latency(slowly[::-1])
     assert there.summary == back.summary
     assert there.used == back.used
     order = np.random.default_rng(SEED).permutation(24).tolist()
     shuffled = [
         replace(item, started_at=START + order[n] * MINUTE) for n, item in enumerate(slowly)
     ]
-    forgetful = judge_case(shuffled)
+    forgetful = judge_latency(shuffled)
     assert there.precision is not None
     assert forgetful.precision is not None
     assert there.precision > 1.5 * forgetful.precision
@@ -164,7 +164,7 @@ def test_many_invocations_of_two_states_show_them_though_their_edges_come_close(
 
 def test_a_case_with_two_clock_states_says_so() -> None:
     logs = (0.0, 0.001, -0.04, 0.002, -0.041, -0.001, 0.003, 0.0)
-    result = judge_case(
+    result = judge_latency(
         [run(case(), number, 10_000 * math.exp(log)) for number, log in enumerate(logs)]
     )
     assert [finding.code for finding in result.findings] == ["two-states"]

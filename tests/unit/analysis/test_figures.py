@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.analysis.case_result import CaseResult, judge_case
+from orchestrator.analysis.case_result import CaseResult, judge_latency
 from orchestrator.analysis.comparison import ComparedCase, Fact, Rule, compare_sides
 from orchestrator.analysis.drift import measured_us
 from orchestrator.analysis.measured import Measured
@@ -63,7 +63,7 @@ def test_a_median_and_a_mean_that_have_nothing_in_common_are_incomparable() -> N
 
 def judged(*has_medians: bool, has_mean: bool = True) -> CaseResult:
     runs = series(case(), 1_000, len(has_medians))
-    return judge_case(
+    return judge_latency(
         [
             skewed(one, has_median=has, has_mean=has_mean or not has)
             for one, has in zip(runs, has_medians, strict=True)

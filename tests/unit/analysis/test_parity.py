@@ -10,7 +10,8 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
-from orchestrator.analysis.case_result import CaseStatus, judge_case
+from orchestrator.analysis.case_result import CaseStatus
+from orchestrator.analysis.measured import gather
 from orchestrator.passes.parity import parity_findings, read_parity, with_parity
 from orchestrator.records.case import DelegateName, Pass
 from orchestrator.records.run import Attachment, RawOutput, ToolReport
@@ -241,7 +242,8 @@ def test_a_case_with_wrong_outputs_is_rejected_however_fast_it_is(found, status,
     output = raw(FLOATS, OTHER_FLOATS, found.astype(np.float32).tobytes())
     compared = run(CPU, 0, 1.0, run_pass=Pass.PARITY)
     compared = replace(compared, report=with_parity(ToolReport(outcome="ok"), output, CPU))
-    result = judge_case([*series(CPU, 10_000.0), compared])
+    (measured,) = gather([*series(CPU, 10_000.0), compared]).values()
+    result = measured.result
     assert (result.status, result.quality) == (status, quality)
     assert result.is_judged == (quality is Quality.TRUSTED)
     assert result.summary is not None

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.analysis.case_result import judge_case
+from orchestrator.analysis.case_result import judge_latency
 from orchestrator.analysis.drift import checks
 from orchestrator.analysis.samples import BUSY_CLOCK
 from orchestrator.engine.open_work import slim
@@ -56,8 +56,8 @@ def test_a_case_is_judged_alike_by_what_is_held_of_its_runs(looked: int) -> None
         if one.report is not None
     ]
     held = [slim(slim(one)) for one in runs]
-    assert judge_case(held) == judge_case(runs)
-    assert [finding.code for finding in judge_case(held).findings] == (
+    assert judge_latency(held) == judge_latency(runs)
+    assert [finding.code for finding in judge_latency(held).findings] == (
         [] if looked == 6 else ["clocks-low"]
     )
 
