@@ -207,11 +207,6 @@ RETURNING: Final = (
 )
 
 
-def may_return(error: DeviceError) -> bool:
-    """Whether waiting may help."""
-    return isinstance(error, RETURNING)
-
-
 class InstallError(DeviceError):
     """The phone's package manager refused the APK."""
 

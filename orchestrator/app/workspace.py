@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from orchestrator.devices.conditioning import LadderConditioner
     from orchestrator.devices.discovery import PhoneCache
     from orchestrator.devices.lease import FileLease, QuarantineFolder
-    from orchestrator.devices.link import PushSlots
     from orchestrator.devices.rescue import HubPower, LadderRescuer
     from orchestrator.passes.specification import Hold, RunProgram
     from orchestrator.ports import Device, Observer, ParityReference, Tool
@@ -319,13 +318,6 @@ class Workspace:
             self.settings.cache_folder / "fake-binaries",
             hint=lambda text: self.observer.on_event(Notice(event="hint", text=text)),
         )
-
-    @cached_property
-    def push_slots(self) -> PushSlots:
-        """How many files may be on their way to phones."""
-        from orchestrator.devices.link import PushSlots
-
-        return PushSlots(self.cancelled)
 
     @property
     def status_folder(self) -> Path:

@@ -13,11 +13,12 @@ import re
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import Final
 
 from orchestrator.clock import Deadline
+from orchestrator.devices.retries import OFFLINE
 from orchestrator.devices.sockets import DEFAULT_PORT, Connection, ServerAddress
 from orchestrator.errors import (
     AdbUnavailableError,
@@ -94,6 +95,11 @@ _GROWTH: Final = 1.25
 #: Next steps for a phone that doesn't know this computer's key, and for one that shows its dialog.
 ALLOW_KEY: Final = next_step_of("device-unauthorized", "device unauthorized")
 TAP_ALLOW: Final = next_step_of("device-unauthorized", "device still authorizing")
+
+
+#: Errors of a phone that may return: a rebooting one refuses connections for a while, a hung one
+#: doesn't answer, and a server may be restarted by its owner.
+_PASSING: Final = (*OFFLINE, NoDeviceError)
 
 
 class AdbServer:
@@ -185,8 +191,7 @@ class AdbServer:
         Raises DeviceUnusableError (not authorized), NoDeviceError (nothing listens there),
         DeviceTimeoutError.
         """
-        deadline = Deadline(timeout_s)
-        self._wait_until_online(address, deadline, lambda: self._connect_once(address, deadline))
+        self._wait_until_online(address, Deadline(timeout_s))
 
     def pair(self, address: str, code: str) -> None:
         """Pair this computer with a phone that shows a code (Wireless debugging).
@@ -209,23 +214,6 @@ class AdbServer:
         with contextlib.suppress(DeviceError):
             self.ask(f"host:disconnect:{address}")
 
-    def _wait_until_online(
-        self, transport: str, deadline: Deadline, state: Callable[[], str]
-    ) -> None:
-        """Poll until a phone's state is ``device``.
-
-        Raises DeviceTimeoutError.
-        """
-        pause_s = _SHORTEST_PAUSE_S
-        while (phone_state := state()) != "device":
-            if deadline.expired:
-                raise DeviceTimeoutError(
-                    f"the phone didn't connect within {format_duration(deadline.seconds)} (its state is {phone_state})",
-                    serial=transport,
-                )
-            deadline.wait(pause_s)
-            pause_s = min(_LONGEST_PAUSE_S, pause_s * _GROWTH)
-
     def reconnect(self, transport: str, deadline: Deadline, *, fresh: bool = False) -> None:
         """Reconnect a phone whose link was lost; revives our own server first.
 
@@ -236,22 +224,35 @@ class AdbServer:
         self.revive()
         if fresh and is_tcp(transport):
             self.disconnect(transport)
+        self._wait_until_online(transport, deadline, passing=_PASSING)
+
+    def _wait_until_online(
+        self, transport: str, deadline: Deadline, *, passing: tuple[type[DeviceError], ...] = ()
+    ) -> None:
+        """Poll until a phone's state is ``device``, also after ``passing`` errors.
+
+        Raises DeviceTimeoutError.
+        """
         read_state = self._connect_once if is_tcp(transport) else self._plugged_state
-
-        def state() -> str:
+        pause_s = _SHORTEST_PAUSE_S
+        while True:
+            state = "absent"
             try:
-                # A rebooting phone refuses connections for a while, and a hung one doesn't answer:
-                # keep polling.
-                with contextlib.suppress(LinkLostError, NoDeviceError, DeviceTimeoutError):
-                    return read_state(transport, deadline)
-            except AdbUnavailableError:
-                # The owner of the server may be restarting it; ours has just died.
-                if deadline.expired:
-                    raise
-                self.revive()
-            return "absent"
-
-        self._wait_until_online(transport, deadline, state)
+                state = read_state(transport, deadline)
+            except passing as error:
+                if isinstance(error, AdbUnavailableError):
+                    if deadline.expired:
+                        raise
+                    self.revive()
+            if state == "device":
+                return
+            if deadline.expired:
+                raise DeviceTimeoutError(
+                    f"the phone didn't connect within {format_duration(deadline.seconds)} (its state is {state})",
+                    serial=transport,
+                )
+            deadline.wait(pause_s)
+            pause_s = min(_LONGEST_PAUSE_S, pause_s * _GROWTH)
 
     def _plugged_state(self, transport: str, deadline: Deadline) -> str:
         state = self.transport_state(transport)

@@ -54,7 +54,7 @@ from orchestrator.scripts import Answer, ask, call
 
 #: The time that a device gets to answer before another try to restore it: an offline phone must not
 #: delay the end of the others.
-_RESTORE_READY_S: Final = 20.0
+_AWAY_S: Final = 20.0
 #: A phone that hangs gets twice this time: for an empty command, and before another try.
 _HUNG_S: Final = 10.0
 
@@ -137,7 +137,9 @@ class LadderConditioner:
                 # A crashed process's changes must not be taken for the phone's own settings, and a
                 # new boot has lost some of them.
                 self._undo_all(device)
-                self._quieten(device, quiet_mode, on_note)
+                is_remote = _is_over_network(device)
+                steps = steps_for(quiet_mode, device.facts(), over_network=is_remote)
+                self._quieten(device, steps, on_note)
                 self._quiet[device.serial] = (quiet_mode, boot_id)
         # A dangerous state, or another screen than planned, needs action in `_state`.
         is_usable = recent and not danger(recent) and not _has_other_screen(recent, quiet_mode)
@@ -194,9 +196,14 @@ class LadderConditioner:
 
         Raises DeviceStorageError or HostStorageError when one is unreadable, and DeviceError kinds.
         """
+        return [change.what for change in self._changes(device)]
+
+    def _changes(self, device: Device) -> list[Change]:
+        """Return the changes in either journal: where both have some, those of another computer were
+        made first.
+        """
         changes = self.journal.pending(device.serial)
-        changes += [change for change in self._phone_journal(device) if change not in changes]
-        return [change.what for change in changes]
+        return [change for change in self._phone_journal(device) if change not in changes] + changes
 
     def restore(
         self, device: Device, *, on_note: _Report = lambda text: None, take: bool = False
@@ -211,7 +218,7 @@ class LadderConditioner:
 
         def wait(error: DeviceError, deadline: Deadline) -> None:
             has_hung = isinstance(error, DeviceTimeoutError)
-            device.wait_until_ready(timeout_s=_HUNG_S if has_hung else _RESTORE_READY_S)
+            device.wait_until_ready(timeout_s=_HUNG_S if has_hung else _AWAY_S)
 
         try:
             restored = RESTORING.run(
@@ -326,25 +333,21 @@ class LadderConditioner:
             )
         check_free(replace(claim, foreign_programs=()), device.serial)
 
-    def _quieten(self, device: AdbDevice, quiet: Quiet, on_note: _Report) -> None:
-        """Set the quiet mode: one round trip to read the phone, one to change it."""
-        steps = []
-        for step in steps_for(quiet, device.facts(), over_network=_is_over_network(device)):
-            if step.refusal:
-                on_note(f"{step.name} is unavailable: {step.refusal}")
-            else:
-                steps.append(step)
-        commands = {str(number): step.read for number, step in enumerate(steps)}
+    def _quieten(self, device: AdbDevice, steps: Sequence[QuietStep], on_note: _Report) -> None:
+        """Take steps: one round trip to read the phone, one to change it."""
+        commands = {step.name: step.read for step in steps if not step.refusal}
         answer = _ask(device, {**commands, **SNAPSHOT_COMMANDS})
         open_steps: list[tuple[QuietStep, str]] = []
-        for number, step in enumerate(steps):
-            original = answer.value(str(number))
-            if step.accepts(original):
+        for step in steps:
+            original = answer.value(step.name)
+            if step.refusal:
+                on_note(f"{step.name} is unavailable: {step.refusal}")
+            elif step.accepts(original):
                 continue
-            if not original:
+            elif not original:
                 on_note(f"{step.name} is unavailable: the phone doesn't have it")
-                continue
-            open_steps.append((step, original))
+            else:
+                open_steps.append((step, original))
         if open_steps:
             self._keep_snapshot(device, answer)
             self._apply_steps(device, open_steps, on_note)
@@ -359,8 +362,9 @@ class LadderConditioner:
         pending = self.journal.pending(device.serial)
         fresh = [change for change in changes if change not in pending]
         if fresh:
-            self.journal.add(device.serial, *fresh)
-            self._write_phone_journal(device, [*pending, *fresh])
+            changes = [*pending, *fresh]
+            self.journal.keep(device.serial, changes)
+            self._write_phone_journal(device, changes)
         return fresh
 
     def _forget_unmade(self, device: Device, unmade: Sequence[Change]) -> None:
@@ -403,16 +407,13 @@ class LadderConditioner:
         ]
         fresh = self._journal_changes(device, changes)
         scripts = {
-            f"apply {n}": f"( {step.apply} ) 2>&1; printf '\\n%s' $?"
-            for n, (step, _) in enumerate(steps)
+            f"apply {step.name}": f"( {step.apply} ) 2>&1; printf '\\n%s' $?" for step, _ in steps
         }
-        answer = _ask(
-            device, scripts | {f"check {n}": step.read for n, (step, _) in enumerate(steps)}
-        )
+        answer = _ask(device, scripts | {f"check {step.name}": step.read for step, _ in steps})
         unmade: list[Change] = []
-        for number, ((step, before), change) in enumerate(zip(steps, changes, strict=True)):
-            output, _, code = answer.text(f"apply {number}").strip().rpartition("\n")
-            now = answer.value(f"check {number}")
+        for (step, before), change in zip(steps, changes, strict=True):
+            output, _, code = answer.text(f"apply {step.name}").strip().rpartition("\n")
+            now = answer.value(f"check {step.name}")
             is_made = code == "0" if step.by_exit_code else step.accepts(now)
             refusal = shell_refusal(output)
             # Another step may have done it: the screen comes on with "stay awake".
@@ -435,11 +436,7 @@ class LadderConditioner:
             )
         is_unplanned = _has_other_screen(state, quiet) and device.serial not in self._stuck_screens
         if isinstance(device, AdbDevice) and is_unplanned:
-            step = screen_step(quiet.screen)
-            self._keep_snapshot(device)
-            self._apply_steps(
-                device, [(step, _ask(device, {"read": step.read}).value("read"))], on_note
-            )
+            self._quieten(device, [screen_step(quiet.screen)], on_note)
             state = device.state()
         return state
 
@@ -448,14 +445,11 @@ class LadderConditioner:
         self._quiet.pop(device.serial, None)
         self._stuck_screens.discard(device.serial)
         restored, why = self.power_on(device.serial)
-        changes = self.journal.pending(device.serial)
+        changes = self._changes(device)
         if why and isinstance(device, AdbDevice) and hub_port(device) in {c.port for c in changes}:
             # It is online on that port: somebody powered it on.
             changes, why = [change for change in changes if not change.port], ""
-        if phone_changes := self._phone_journal(device):
-            # Where both have changes, those of another computer were made first.
-            changes = [change for change in phone_changes if change not in changes] + changes
-            self.journal.keep(device.serial, changes)
+        self.journal.keep(device.serial, changes)
         remaining, failed = changes.copy(), [why] if why else []
         for change in reversed([change for change in changes if change.undo]):
             if why := self._undo_change(device, change):

@@ -14,7 +14,8 @@ from typing import Final, TypeVar
 from orchestrator.devices.adb_server import ALLOW_KEY, TAP_ALLOW, AdbServer, is_tcp
 from orchestrator.devices.link import PhoneLink
 from orchestrator.devices.probes import parse_serial
-from orchestrator.errors import DeviceError, HostStorageError, LinkLostError, UsageError
+from orchestrator.devices.retries import LISTED
+from orchestrator.errors import DeviceError, HostStorageError, UsageError
 from orchestrator.files import keep_file
 from orchestrator.ports import ListedPhone
 from orchestrator.scripts import ATTEMPTS, Answer
@@ -266,19 +267,16 @@ def _identify_phone(link: PhoneLink, timeout_s: float) -> Answer:
 
     Raises DeviceError kinds.
     """
-    for attempt in range(1, ATTEMPTS + 1):
-        try:
-            answer = link.ask(_IDENTITY, timeout_s=timeout_s, action="reading its serial number")
-        except LinkLostError:
-            if attempt == ATTEMPTS:
-                raise
-        else:
-            serial = answer.text("serial")
-            is_readable = answer.value("booted") in {"1", *NOT_BOOTED} and (
-                parse_serial(serial) or not serial.strip()
-            )
-            if is_readable or attempt == ATTEMPTS:
-                break
+    for _ in range(ATTEMPTS):
+        answer = LISTED.run(
+            lambda: link.ask(_IDENTITY, timeout_s=timeout_s, action="reading its serial number"),
+            clock=link.clock,
+        )
+        serial = answer.text("serial")
+        if answer.value("booted") in {"1", *NOT_BOOTED} and (
+            parse_serial(serial) or not serial.strip()
+        ):
+            break
     return answer
 
 
@@ -354,9 +352,8 @@ def full_address(text: str) -> str:
     address = text.strip()
     if address and not address.rpartition(":")[1]:
         address = f"{address}:{_USUAL_PORT}"
-    is_printed = all(c.isprintable() and not c.isspace() for c in address)
-    port = address.rpartition(":")[2]
-    if not (is_printed and is_tcp(address) and port.isascii() and 0 < int(port) < 65536):
+    match = re.fullmatch(r"\S+:([0-9]{1,5})", address)
+    if match is None or not 0 < int(match[1]) < 65536 or not address.isprintable():
         raise UsageError(
             f"{text!r} isn't the address of a phone", hint="give HOST:PORT, as the phone shows it"
         )

@@ -10,7 +10,7 @@ import secrets
 import stat
 import struct
 import threading
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from io import BufferedIOBase, BytesIO, FileIO
 from pathlib import Path
@@ -20,7 +20,7 @@ from orchestrator.clock import Clock, Deadline, SystemClock
 from orchestrator.devices.adb_server import AdbServer
 from orchestrator.devices.lease import NoteRenewal
 from orchestrator.devices.probes import parse_serial
-from orchestrator.devices.retries import LINK_LOST, Retry
+from orchestrator.devices.retries import DAMAGED, LINK_LOST, Retry
 from orchestrator.devices.sockets import (
     Connection,
     failure_reason,
@@ -45,13 +45,9 @@ from orchestrator.ports import ShellResult
 from orchestrator.processes import turn
 from orchestrator.records.case import Serial
 from orchestrator.scripts import Answer, ask, call, mark
-from orchestrator.units import format_duration
 
 _T = TypeVar("_T")
-#: Called with a text about an offline phone, and whether it is offline.
-ReportAway = Callable[[str, bool], None]
 _RETRY_PAUSE_S: Final = 0.1
-_READ_ATTEMPTS: Final = 3
 _READ_TIMEOUT_S: Final = 120.0
 #: The mark of read_files.sh for a file that is too large to print.
 TOO_LARGE: Final = "+"
@@ -87,6 +83,10 @@ def push_timeout_s(source: Path) -> float:
     return 30.0 + source.stat().st_size / _SLOWEST_BYTES_PER_S
 
 
+#: Files being sent to all phones of this process: a farm's jobs have a workspace each.
+PUSHES: Final = threading.BoundedSemaphore(4)
+
+
 class PhoneLink:
     """A phone as a transport of an adb server."""
 
@@ -106,8 +106,8 @@ class PhoneLink:
         self.hangs = False
         #: Renews our note on the phone, in front of commands.
         self.note_renewal = NoteRenewal(self.clock)
-        #: Limits the files being sent at once.
-        self.slots = PushSlots()
+        #: Ends pushes, and waits for their turn.
+        self.pushes_cancelled = threading.Event()
 
     def open(self, *services: str, deadline: Deadline, action: str) -> Connection:
         """Connect to the phone and open services on it; the caller closes the connection."""
@@ -210,16 +210,33 @@ class PhoneLink:
         rule: Retry = LINK_LOST,
         *,
         cancelled: threading.Event | None = None,
-        report_away: ReportAway = lambda text, is_away: None,
+        on_away: Callable[[float], None] = lambda left_s: None,
     ) -> _T:
         """Run an operation that may be repeated; reconnect the phone before another try.
 
-        Raises InterruptedByUserError when cancelled meanwhile.
+        ``on_away`` gets the seconds that an offline phone is awaited for, unless it is back at
+        once. Raises InterruptedByUserError when cancelled meanwhile.
         """
-        absence = _Absence(self, rule, cancelled, report_away)
-        result = rule.run(operation, between=absence.wait, clock=self.clock)
-        absence.end()
-        return result
+
+        def pause(error: DeviceError, deadline: Deadline) -> None:
+            # A hung phone was waited for already; a link may break again and again.
+            if isinstance(error, DeviceTimeoutError) or deadline.elapsed_s >= rule.step_s:
+                on_away(deadline.remaining_s)
+            if self.clock.wait(_RETRY_PAUSE_S, cancelled):
+                raise InterruptedByUserError
+
+        def reconnect(error: DeviceError, deadline: Deadline) -> None:
+            pause(error, deadline)
+            rule.run(
+                lambda: self.reconnect(
+                    Deadline(min(rule.step_s, deadline.remaining_s), self.clock)
+                ),
+                between=pause,
+                clock=self.clock,
+                deadline=deadline,
+            )
+
+        return rule.run(operation, between=reconnect, clock=self.clock)
 
     def reconnect(self, deadline: Deadline) -> None:
         """Reconnect the phone, by a new connection if its last command wasn't answered: the server
@@ -238,8 +255,12 @@ class PhoneLink:
 
     def ask_serial(self, *, timeout_s: float) -> str:
         """Return the phone's own serial number, empty where it has none."""
-        scripts, action = {"serial": "getprop ro.serialno"}, "reading its serial number"
-        return parse_serial(self.ask(scripts, timeout_s=timeout_s, action=action).text("serial"))
+        answer = self.ask(
+            {"serial": "getprop ro.serialno"},
+            timeout_s=timeout_s,
+            action="reading its serial number",
+        )
+        return parse_serial(answer.text("serial"))
 
     def push(
         self,
@@ -257,14 +278,14 @@ class PhoneLink:
         the part; the next push removes a remaining draft).
         """
         with (
-            self.slots.pushing(),
+            turn(PUSHES, self.pushes_cancelled),
             source.open("rb", buffering=0) as file,
             self.open(
                 deadline=Deadline(push_timeout_s(source), self.clock),
                 action=f"push of {source.name}",
             ) as link,
         ):
-            link.cancelled = self.slots.cancelled
+            link.cancelled = self.pushes_cancelled
             link.request("sync:")
             head = f"{path},{stat.S_IFREG | mode}".encode("utf-8", "surrogateescape")
             link.send(_FRAME.pack(b"SEND", len(head)) + head)
@@ -311,8 +332,12 @@ class PhoneLink:
         Raises TransferError when size or checksum differ, DeviceCommandError when one has more than
         ``limit_bytes``.
         """
+        return DAMAGED.run(lambda: self._read_files(paths, limit_bytes, package), clock=self.clock)
+
+    def _read_files(
+        self, paths: Sequence[str], limit_bytes: int, package: str
+    ) -> list[bytes | None]:
         names, script = ", ".join(paths), call("read_files", mark(), limit_bytes, *paths)
-        command = f"run-as {quote(package)} sh -c {quote(script)}" if package else script
         # The largest possible output, and what the shell itself may print.
         shell = partial(
             self.shell,
@@ -320,72 +345,28 @@ class PhoneLink:
             action=f"reading {names}",
             most_bytes=2 * (limit_bytes * len(paths) + OUTPUT_MOST_BYTES),
         )
-        for _ in range(_READ_ATTEMPTS):
-            answer = ask(shell, {"read": command}, serial=self.serial)
-            if (files := parse_files(answer, len(paths))) is not None:
-                return files
-            refusals = [
-                line
-                for line in answer.stderr.decode("utf-8", "replace").splitlines()
-                if line.startswith("run-as:")
-            ]
-            if package and refusals:
-                failure = service_failure(
-                    " ".join(refusals), serial=self.serial, action=f"reading {names}"
-                )
-                raise failure or DeviceCommandError(" ".join(refusals), serial=self.serial)
-            if any(re.fullmatch(r"file\.\d+ \d+ ?", head) for head in answer.sections):
-                raise no_checksum(self.serial)
-            if any(head.endswith(f" {TOO_LARGE}") for head in answer.sections):
-                raise DeviceCommandError(
-                    f"{names}: more than {limit_bytes} bytes",
-                    serial=self.serial,
-                    hint="let the program print less",
-                )
+        command = f"run-as {quote(package)} sh -c {quote(script)}" if package else script
+        answer = ask(shell, {"read": command}, serial=self.serial)
+        if (files := parse_files(answer, len(paths))) is not None:
+            return files
+        errors = answer.stderr.decode("utf-8", "replace").splitlines()
+        refusals = " ".join(line for line in errors if line.startswith("run-as:"))
+        if package and refusals:
+            raise service_failure(
+                refusals, serial=self.serial, action=f"reading {names}"
+            ) or DeviceCommandError(refusals, serial=self.serial)
+        if any(re.fullmatch(r"file\.\d+ \d+ ?", head) for head in answer.sections):
+            raise no_checksum(self.serial)
+        if any(head.endswith(f" {TOO_LARGE}") for head in answer.sections):
+            raise DeviceCommandError(
+                f"{names}: more than {limit_bytes} bytes",
+                serial=self.serial,
+                hint="let the program print less",
+            )
         raise TransferError(
             f"{names}: size or checksum differ from the phone's ({'; '.join(answer.sections)[-200:]})",
             serial=self.serial,
         )
-
-
-class _Absence:
-    """A phone that is offline in the middle of an operation."""
-
-    def __init__(
-        self,
-        link: PhoneLink,
-        rule: Retry,
-        cancelled: threading.Event | None,
-        report: ReportAway,
-    ) -> None:
-        self._link, self._rule, self._cancelled, self._report = link, rule, cancelled, report
-        self._is_reported = False
-
-    def wait(self, error: DeviceError, deadline: Deadline) -> None:
-        """Wait until the phone has reconnected; raises the error of the last attempt."""
-        clock = self._link.clock
-
-        def attempt() -> None:
-            self._link.reconnect(Deadline(min(self._rule.step_s, deadline.remaining_s), clock))
-
-        self._pause(error, deadline)
-        self._rule.run(attempt, between=self._pause, clock=clock, deadline=deadline)
-
-    def _pause(self, error: DeviceError, deadline: Deadline) -> None:
-        """Wait a moment; report a phone that was waited for already."""
-        has_hung = isinstance(error, DeviceTimeoutError)
-        if not self._is_reported and (has_hung or deadline.elapsed_s >= self._rule.step_s):
-            self._is_reported = True
-            reason = "doesn't answer" if self._link.hangs else "can't be reached"
-            limit = format_duration(deadline.remaining_s)
-            self._report(f"{reason}: its run may continue; waiting up to {limit} for it", True)
-        if self._link.clock.wait(_RETRY_PAUSE_S, self._cancelled):
-            raise InterruptedByUserError
-
-    def end(self) -> None:
-        """Report that the phone is back, if it was reported offline."""
-        if self._is_reported:
-            self._report("is back", False)
 
 
 def _frames_from(file: FileIO, portion: memoryview) -> memoryview:
@@ -423,24 +404,3 @@ def parse_files(answer: Answer, count: int) -> list[bytes | None] | None:
 def _shortened(command: str) -> str:
     line = " ".join(command.split())
     return repr(line if len(line) <= 60 else line[:57] + "...")
-
-
-#: Files being sent to all phones of this process: a farm's jobs have a workspace each.
-_PUSHES: Final = threading.BoundedSemaphore(4)
-
-
-class PushSlots:
-    """The slots that all phones of a process share."""
-
-    def __init__(self, cancelled: threading.Event | None = None) -> None:
-        """``cancelled`` ends all waits and pushes."""
-        self.cancelled = cancelled or threading.Event()
-
-    @contextlib.contextmanager
-    def pushing(self) -> Generator[None]:
-        """Send one file while the context lasts.
-
-        Raises InterruptedByUserError when cancelled while waiting.
-        """
-        with turn(_PUSHES, self.cancelled):
-            yield

@@ -306,16 +306,14 @@ class AdbDevice(DetachedRuns, PlacedFiles, InstalledApps):
         action = "reading the GPU's driver"
         self.compositor_hangs = False
         try:
-            return self.retry(
-                lambda: self.ask(GPU_COMMANDS, timeout_s=_GPU_TIMEOUT_S, action=action)
-            ).texts()
+            return self._ask(GPU_COMMANDS, timeout_s=_GPU_TIMEOUT_S, action=action)
         except DeviceTimeoutError:
             # Raises when the whole phone hangs.
             self.shell(":", timeout_s=_HEARTBEAT_TIMEOUT_S, action="reading its facts")
             self.compositor_hangs = True
             return {}
 
-    def _ask(self, scripts: Mapping[str, str], *, action: str) -> dict[str, str]:
-        return self.retry(
-            lambda: self.ask(scripts, timeout_s=_PROBE_TIMEOUT_S, action=action)
-        ).texts()
+    def _ask(
+        self, scripts: Mapping[str, str], *, timeout_s: float = _PROBE_TIMEOUT_S, action: str
+    ) -> dict[str, str]:
+        return self.retry(lambda: self.ask(scripts, timeout_s=timeout_s, action=action)).texts()

@@ -52,8 +52,8 @@ class QuietStep:
     name: str
     #: Command that prints its value; nothing where the phone doesn't have it.
     read: str
-    #: Whether a value is as planned.
-    accepts: Callable[[str], bool]
+    #: Pattern of the values that are as planned.
+    planned: str
     apply: str
     #: Value -> the command that restores it.
     undo: Callable[[str], str]
@@ -61,6 +61,10 @@ class QuietStep:
     refusal: str = ""
     #: Nothing can be read back: the exit code of ``apply`` decides.
     by_exit_code: bool = False
+
+    def accepts(self, value: str) -> bool:
+        """Whether a value is as planned."""
+        return re.fullmatch(self.planned, value) is not None
 
     def change(self, before: str) -> Change:
         """Return the journal's entry for this step; ``before`` is the value read before it."""
@@ -109,7 +113,7 @@ def screen_step(screen: Screen) -> QuietStep:
     return QuietStep(
         name=SCREEN_ON if is_on else SCREEN_OFF,
         read="dumpsys power | grep -m 1 mWakefulness=",
-        accepts=lambda value: ("Awake" in value) is is_on,
+        planned=".*Awake.*" if is_on else "(?!.*Awake).*",
         apply=_screen_key("Awake" if is_on else ""),
         undo=_screen_key,
     )
@@ -133,7 +137,8 @@ def _stay_awake() -> QuietStep:
     return QuietStep(
         name="staying awake while plugged in",
         read=f"settings get global {name}",
-        accepts=lambda value: value.isdigit() and int(value) & 7 == 7,
+        # Bits: charger, USB, wireless, dock.
+        planned="7|15",
         apply="svc power stayon true",
         undo=undo,
     )
@@ -150,7 +155,7 @@ def _animation(name: str) -> QuietStep:
     return QuietStep(
         name=name.replace("_", " "),
         read=f"settings get global {name}",
-        accepts=lambda value: re.fullmatch(r"0(\.0*)?", value) is not None,
+        planned=r"0(\.0*)?",
         apply=f"settings put global {name} 0",
         undo=lambda value: put_setting("global", name, value),
     )
@@ -161,7 +166,7 @@ def _airplane(facts: DeviceFacts, refusal: str) -> QuietStep:
     return QuietStep(
         name="airplane mode",
         read="settings get global airplane_mode_on",
-        accepts=lambda value: value == "1",
+        planned="1",
         apply=f"{command} enable",
         undo=lambda value: f"{command} {'enable' if value == '1' else 'disable'}",
         refusal=refusal or _since_11(facts),
@@ -172,7 +177,7 @@ def _doze(kind: str) -> QuietStep:
     return QuietStep(
         name=f"{kind} doze being off",
         read=f"dumpsys deviceidle enabled {kind}",
-        accepts=lambda value: value == "0",
+        planned="0",
         apply=f"dumpsys deviceidle disable {kind}",
         undo=lambda value: f"dumpsys deviceidle {'enable' if value == '1' else 'disable'} {kind}",
     )
@@ -182,7 +187,7 @@ def _radio(service: str, setting: str, name: str, refusal: str) -> QuietStep:
     return QuietStep(
         name=f"{name} being off",
         read=f"settings get global {setting}",
-        accepts=lambda value: value in {"0", "null"},
+        planned="0|null",
         apply=f"svc {service} disable",
         undo=lambda value: f"svc {service} {'disable' if value == '0' else 'enable'}",
         refusal=refusal,
@@ -199,7 +204,7 @@ def _fixed_performance(facts: DeviceFacts) -> QuietStep:
         name="fixed performance mode",
         # Android can't report it; it is off unless a test harness has switched it on.
         read="echo off",
-        accepts=lambda value: False,
+        planned="on",
         apply=f"{command} true",
         undo=lambda value: f"{command} false",
         refusal=_since_11(facts),
@@ -223,7 +228,7 @@ def _cpufreq_file(file_name: str, target: str, name: str, refusal: str) -> Quiet
     return QuietStep(
         name=name,
         read=f"cat {path}",
-        accepts=lambda value: value == target,
+        planned=re.escape(target),
         apply=as_root(f"echo {target} >{path}"),
         undo=lambda value: as_root(f"echo {quote(value)} >{path}"),
         refusal=refusal,
@@ -239,7 +244,7 @@ def _pinned_gpu(refusal: str) -> QuietStep:
         name="the GPU's smallest clock",
         # On some systems only root may read them.
         read=as_root(call("gpu_clock", "read")),
-        accepts=lambda value: len(value.split()) == 3 and value.split()[1] == value.split()[2],
+        planned=r"\S+\s+(\S+)\s+\1",
         apply=as_root(call("gpu_clock", "raise")),
         undo=undo,
         refusal=refusal,

@@ -16,7 +16,6 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from orchestrator.clock import Deadline
 from orchestrator.devices.discovery import parse_devices
 from orchestrator.devices.phone import AdbDevice
 from orchestrator.devices.quiet import UndoJournal
@@ -57,6 +56,8 @@ class LadderRescuer:
         """
         if not isinstance(device, AdbDevice):
             return False
+        # Its connection is replaced, also one that the server reports as good.
+        device.hangs = True
         for note, rung, answer_s in self._rungs(device, may_reboot=may_reboot):
             if cancelled.is_set():
                 return False
@@ -74,11 +75,8 @@ class LadderRescuer:
         self, device: AdbDevice, *, may_reboot: bool
     ) -> Iterator[tuple[str, Callable[[], bool], float]]:
         """Yield the rungs (note, operation, seconds to answer); consumed until one helps."""
-        yield (
-            "is being reconnected",
-            lambda: _succeeds(lambda: self._reconnect(device)),
-            self._answer_s,
-        )
+        # It is reconnected whenever it is awaited.
+        yield "is being reconnected", lambda: True, self._answer_s
         port = hub_port(device) if self._power.is_there else None
         if port is not None:
             yield (
@@ -89,20 +87,12 @@ class LadderRescuer:
         if may_reboot:
             yield "is being rebooted", lambda: _reboots(device), _BOOT_S
 
-    def _reconnect(self, device: AdbDevice) -> None:
-        device.hangs = True
-        device.reconnect(Deadline(self._answer_s, device.clock))
-
     def _answers(self, device: AdbDevice, timeout_s: float) -> bool:
-        return _succeeds(lambda: device.wait_until_ready(timeout_s=timeout_s))
-
-
-def _succeeds(operation: Callable[[], None]) -> bool:
-    try:
-        operation()
-    except DeviceError:
-        return False
-    return True
+        try:
+            device.wait_until_ready(timeout_s=timeout_s)
+        except DeviceError:
+            return False
+        return True
 
 
 def _reboots(device: AdbDevice) -> bool:

@@ -3,9 +3,10 @@
 | rule | after | further tries | between two tries |
 |---|---|---|---|
 | `ONE_TRY` | | none | |
+| `LISTED`: a phone in a list | lost link | 2 | nothing: others may use it |
 | `LINK_LOST`: a question, a transfer | lost link, no adb server | 1 | reconnect, at most 20 s |
 | `until`: a run that is awaited or ended | these, and no answer in time | until a time | reconnect, in steps of 5 s |
-| `DAMAGED`: a file that arrived damaged | another checksum | 1 | nothing |
+| `DAMAGED`: a file that is sent or read | another checksum | 2 | nothing |
 | `RESTORING`: a restoration | all that waiting may mend | 2 | wait until it is ready |
 
 Below them an incomplete answer is asked for again (`scripts.ask`), and a reconnection polls the adb
@@ -72,13 +73,13 @@ class Retry:
                 deadline = deadline or Deadline(max(self.seconds, end_s), clock)
                 if failures > self.tries or deadline.expired:
                     raise
-                failure = error
-            between(failure, deadline)
+                between(error, deadline)
 
 
-ONE_TRY: Final = Retry(errors=(), tries=0)
+ONE_TRY: Final = Retry(errors=())
+LISTED: Final = Retry(errors=(LinkLostError,), tries=2)
 LINK_LOST: Final = Retry(errors=_GONE, tries=1, seconds=20.0)
-DAMAGED: Final = Retry(errors=(TransferError,), tries=1)
+DAMAGED: Final = Retry(errors=(TransferError,), tries=2)
 RESTORING: Final = Retry(errors=RETURNING, tries=2)
 
 

@@ -4,6 +4,8 @@
     begins, running -> overdue | cancelled           it is killed
     begins -> never began, running -> vanished -> gone, any -> rebooted    errors
 
+    done, leftovers, overdue, cancelled -> ended | unfinished -> discarded -> its folder is removed
+
 While the phone is offline its run stays in the state that was seen last.
 """
 
@@ -14,13 +16,14 @@ import math
 import re
 import secrets
 import threading
-from collections.abc import Iterable, Mapping, Sequence
-from enum import Enum, StrEnum
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 from functools import partial
 from typing import Final
 
 from orchestrator.clock import Deadline
-from orchestrator.devices.link import PhoneLink, ReportAway, parse_files
+from orchestrator.devices.link import PhoneLink, parse_files
 from orchestrator.devices.retries import OFFLINE, ONE_TRY, Retry, until
 from orchestrator.devices.sockets import failure_reason, quote, writing_failure
 from orchestrator.errors import (
@@ -36,7 +39,10 @@ from orchestrator.frozen import frozen
 from orchestrator.ports import ProcessResult
 from orchestrator.records.case import RunId
 from orchestrator.scripts import Answer, call, mark, text
+from orchestrator.units import format_duration
 
+#: Called with a text about an offline phone, and whether it is offline.
+ReportAway = Callable[[str, bool], None]
 #: In front of a run's folder in its wrapper's command line: identifies leftover runs.
 LABEL: Final = "benchfarm-run:"
 _OUTPUT_LIMIT_BYTES: Final = 64 << 20
@@ -84,6 +90,12 @@ class RunState(StrEnum):
     NEVER_BEGAN = "never began"
     GONE = "gone"
     REBOOTED = "rebooted"
+    #: All of its processes have ended.
+    ENDED = "ended"
+    #: They couldn't be ended: the next kill_leftover_runs does it.
+    UNFINISHED = "unfinished"
+    #: The next command removes its folder.
+    DISCARDED = "discarded"
 
 
 _AWAITED: Final = frozenset({RunState.BEGINS, RunState.RUNNING, RunState.VANISHED})
@@ -94,91 +106,101 @@ _WAIT_LINES: Final = (
 )
 
 
+@dataclass(kw_only=True)
 class _Run:
     """One run on a phone, from its start to the reading of what it left."""
 
-    def __init__(
-        self,
-        phone: PhoneLink,
-        folder: str,
-        names: Sequence[str],
-        deadline: Deadline,
-        give_up: Deadline,
-        cancelled: threading.Event | None,
-    ) -> None:
-        """``folder``: the run's own; ``names``: the files that it leaves there; ``give_up``: until
-        then an offline phone is awaited.
-        """
-        self._rule = until(_SHORTEST_AWAY_S, give_up)
-        self.state = RunState.BEGINS
-        self.exit_code: int | None = None
-        #: How long before the last answer it had ended, while its phone was offline.
-        self.ended_ago_s = 0.0
-        self._phone, self._folder, self._names = phone, folder, names
-        self._deadline, self._cancelled = deadline, cancelled
-        self._begin_deadline: Deadline | None = None
-        #: The files, if they came whole with the message of its end.
-        self._files: Sequence[bytes | None] | None = None
+    phone: DetachedRuns
+    #: Its own folder there, and the files that it leaves in it.
+    folder: str
+    names: Sequence[str]
+    deadline: Deadline
+    #: Until then an offline phone is awaited.
+    give_up: Deadline
+    cancelled: threading.Event | None
+    state: RunState = RunState.BEGINS
+    #: Whether the phone was reported offline.
+    is_away: bool = False
+    exit_code: int | None = None
+    #: How long before the last answer it had ended, while its phone was offline.
+    ended_ago_s: float = 0.0
+    #: Those of its files, if they came whole with the message of its end.
+    contents: Sequence[bytes | None] | None = None
+    begin_deadline: Deadline | None = None
 
-    def follow(self, command: str, report_away: ReportAway) -> None:
+    def follow(self, command: str) -> None:
         """Start the run and wait for its end, however often the link is lost meanwhile."""
         # By the token the run starts once, however often the script is sent.
         token = secrets.token_hex(8)
-        arguments = (self._parent, self._folder, token, command, text("run"), text("sampler"))
+        arguments = (
+            self.phone.runs_folder,
+            self.folder,
+            token,
+            command,
+            text("run"),
+            text("sampler"),
+        )
         start = {"start": call("start", *arguments)}
-        absences: list[str] = []
-
-        def report(text: str, is_away: bool) -> None:  # noqa: FBT001 - as ReportAway has it
-            absences.append(text)
-            report_away(text, is_away)
-
         while self.state in _AWAITED:
-            poll, polled = partial(self._poll, start), Deadline(0.0, self._phone.clock)
-            absences.clear()
+            poll, polled = partial(self._poll, start), Deadline(0.0, self.phone.clock)
+            rule = until(_SHORTEST_AWAY_S, self.give_up)
             try:
-                match, answer = self._phone.retry(
-                    poll, self._rule, cancelled=self._cancelled, report_away=report
+                match, answer = self.phone.retry(
+                    poll, rule, cancelled=self.cancelled, on_away=self._leave
                 )
             except InterruptedByUserError:
                 self.state = RunState.CANCELLED
                 return
+            if self.is_away:
+                self.is_away = False
+                ended, now = match.groups()[-2:]
+                if ended and now:
+                    self.ended_ago_s = min(float(now) - float(ended), polled.elapsed_s)
+                self.phone.on_offline("is back", False)
             start = {}
             self.state = self._next_state(match, answer)
-            ended, now = match.groups()[-2:]
-            if absences and ended and now:
-                self.ended_ago_s = min(float(now) - float(ended), polled.elapsed_s)
             if self.state is RunState.VANISHED:
-                self._phone.clock.wait(_GONE_PAUSE_S, self._cancelled)
+                self.phone.clock.wait(_GONE_PAUSE_S, self.cancelled)
+
+    def _leave(self, left_s: float) -> None:
+        """Report once that the phone is offline."""
+        if not self.is_away:
+            self.is_away = True
+            reason = "doesn't answer" if self.phone.hangs else "can't be reached"
+            limit = format_duration(left_s)
+            self.phone.on_offline(
+                f"{reason}: its run may continue; waiting up to {limit} for it", True
+            )
 
     def _poll(self, start: Mapping[str, str]) -> tuple[re.Match[str], Answer]:
         """Let the phone wait for the run's end, at most until its deadline.
 
         The answer includes the files, unless one is large or arrives damaged.
         """
-        span_s = min(_LONGEST_WAIT_S, self._deadline.remaining_s)
+        span_s = min(_LONGEST_WAIT_S, self.deadline.remaining_s)
         step_s = min(WAIT_STEP_S, span_s)
         steps = math.ceil(span_s / step_s) if step_s else 0
         scripts = {
             **start,
-            "wait": call("wait", self._folder, f"{step_s:g}", steps),
-            "read": call("read_files", mark(), _SMALL_BYTES, *self._names),
+            "wait": call("wait", self.folder, f"{step_s:g}", steps),
+            "read": call("read_files", mark(), _SMALL_BYTES, *self.names),
         }
-        answer = self._phone.ask(
+        answer = self.phone.ask(
             scripts,
             timeout_s=span_s + _ANSWER_S,
-            cancelled=self._cancelled,
+            cancelled=self.cancelled,
             action="starting a run" if start else "waiting for a run",
         )
         match = re.search(_WAIT_LINES, answer.text("wait"), re.M)
         if match is None:
-            action = "starting a run failed" if start else f"{self._folder} is gone"
+            action = "starting a run failed" if start else f"{self.folder} is gone"
             output = answer.stderr.decode("utf-8", "replace").strip()
-            failure = writing_failure(output, serial=self._phone.serial, action=action)
+            failure = writing_failure(output, serial=self.phone.serial, action=action)
             if failure is not None:
                 raise failure
             self._check_writing(action)
             # Its start was cut off, or somebody removed it; another try uses a new folder.
-            raise TransferError(f"{action}: {failure_reason(answer)}", serial=self._phone.serial)
+            raise TransferError(f"{action}: {failure_reason(answer)}", serial=self.phone.serial)
         return match, answer
 
     def _next_state(self, match: re.Match[str], answer: Answer) -> RunState:
@@ -190,28 +212,28 @@ class _Run:
             self.exit_code = int(exit_code)
             if leftovers:
                 return RunState.LEFTOVERS
-            self._files = parse_files(answer, len(self._names))
+            self.contents = parse_files(answer, len(self.names))
             return RunState.DONE
         state = RunState(line)
         if state is RunState.GONE:
             return state if self.state is RunState.VANISHED else RunState.VANISHED
         if state is RunState.BEGINS:
-            self._begin_deadline = self._begin_deadline or Deadline(_BEGIN_S, self._phone.clock)
-            if self._begin_deadline.expired:
+            self.begin_deadline = self.begin_deadline or Deadline(_BEGIN_S, self.phone.clock)
+            if self.begin_deadline.expired:
                 return RunState.NEVER_BEGAN
-        return RunState.OVERDUE if self._deadline.expired else state
+        return RunState.OVERDUE if self.deadline.expired else state
 
     def files(self) -> dict[str, bytes]:
         """Return the contents of its files by name; of long outputs both ends."""
-        files = self._files if self._files is not None else self._read()
+        files = self.contents if self.contents is not None else self._read()
         return {
-            name: data for name, data in zip(self._names, files, strict=True) if data is not None
+            name: data for name, data in zip(self.names, files, strict=True) if data is not None
         }
 
     def _read(self) -> Sequence[bytes | None]:
-        phone, paths = self._phone, [f"{self._folder}/{name}" for name in self._names]
+        phone, paths = self.phone, [f"{self.folder}/{name}" for name in self.names]
         blocks = OUTPUT_MOST_BYTES // 2 // _BLOCK_BYTES
-        shorten = call("shorten", blocks, self._folder, "out", "err")
+        shorten = call("shorten", blocks, self.folder, "out", "err")
 
         def read() -> Sequence[bytes | None]:
             phone.shell(shorten, timeout_s=_SHORTENING_S, action="shortening a run's output")
@@ -219,53 +241,38 @@ class _Run:
 
         return phone.retry(read, until(_CLEANUP_S))
 
-    @property
-    def _parent(self) -> str:
-        return self._folder.rpartition("/")[0]
-
     def _check_writing(self, action: str) -> None:
         """Raise the error if a run's folder isn't writable: a run fails in many ways then, few of
         which say so.
         """
-        probe = call("probe_writing", self._folder, self._parent)
-        result = self._phone.retry(
-            lambda: self._phone.shell(probe, action="writing on the phone"), until(_CLEANUP_S)
+        probe = call("probe_writing", self.folder, self.phone.runs_folder)
+        result = self.phone.retry(
+            lambda: self.phone.shell(probe, action="writing on the phone"), until(_CLEANUP_S)
         )
         output = (result.stderr or result.stdout).decode("utf-8", "replace")
-        failure = writing_failure(output, serial=self._phone.serial, action=action)
+        failure = writing_failure(output, serial=self.phone.serial, action=action)
         if result.exit_code != 0 and failure is not None:
             raise failure
 
     def early_end_error(self) -> DeviceError:
         """Return the error for a run whose shell ended without an exit code, or never began."""
         self._check_writing("the run's output")
-        serial, path = self._phone.serial, f"{self._folder}/shell.err"
-        (shell_errors,) = self._phone.retry(
-            lambda: self._phone.read_files([path], limit_bytes=_SMALL_BYTES), until(_CLEANUP_S)
+        serial, path = self.phone.serial, f"{self.folder}/shell.err"
+        (shell_errors,) = self.phone.retry(
+            lambda: self.phone.read_files([path], limit_bytes=_SMALL_BYTES), until(_CLEANUP_S)
         )
         why = (shell_errors or b"").decode("utf-8", "replace").strip()[-400:]
         if self.state is RunState.NEVER_BEGAN and not why:
             # Transient: another try uses a new folder.
             return TransferError(
-                f"the run in {self._folder} didn't begin within {_BEGIN_S:g} s", serial=serial
+                f"the run in {self.folder} didn't begin within {_BEGIN_S:g} s", serial=serial
             )
         return DeviceCommandError(
-            f"the run in {self._folder} ended without an exit code: "
+            f"the run in {self.folder} ended without an exit code: "
             + (f"its shell said: {why}" if why else "its shell was killed"),
             serial=serial,
             hint="short of memory? close apps; the phone's log has more: adb logcat -b all",
         )
-
-
-class _Folder(Enum):
-    """What becomes of a run's folder on the phone; a run that may still be on has none of these."""
-
-    #: All processes of the run have ended.
-    ENDED = "ended"
-    #: They couldn't be ended: the next kill_leftover_runs does it.
-    UNFINISHED = "unfinished"
-    #: The next command removes it.
-    DISCARDED = "discarded"
 
 
 class DetachedRuns(PhoneLink):
@@ -275,12 +282,13 @@ class DetachedRuns(PhoneLink):
         """``folder`` holds the folders of all runs."""
         #: Called when the phone goes offline while its run is awaited, and when it is back.
         self.on_offline: ReportAway = lambda text, is_away: None
-        self._runs_folder = folder
-        self._folders: dict[str, _Folder] = {}
+        self.runs_folder = folder
+        #: Folder of a run that isn't followed any more -> ended, unfinished or discarded.
+        self._states: dict[str, RunState] = {}
 
     def run_folder(self, run_id: RunId) -> str:
         """See Device.run_folder; raises UsageError for an id that can't be the name of one."""
-        return f"{self._runs_folder}/{folder_name(run_id)}"
+        return f"{self.runs_folder}/{folder_name(run_id)}"
 
     def run_detached(
         self,
@@ -299,16 +307,22 @@ class DetachedRuns(PhoneLink):
         deadline.
         """
         folder, deadline = self.run_folder(run_id), Deadline(timeout_s, self.clock)
-        # The run continues offline; we stop it at its deadline, so the phone is awaited a little
-        # longer.
-        give_up = Deadline(min(timeout_s, away_s) + _CLEANUP_S, self.clock)
-        run = _Run(self, folder, ("out", "err", *files), deadline, give_up, cancelled)
+        run = _Run(
+            phone=self,
+            folder=folder,
+            names=("out", "err", *files),
+            deadline=deadline,
+            # The run continues offline; we stop it at its deadline, so the phone is awaited a
+            # little longer.
+            give_up=Deadline(min(timeout_s, away_s) + _CLEANUP_S, self.clock),
+            cancelled=cancelled,
+        )
         try:
             self._remove_earlier(folder)
-            run.follow(command, self.on_offline)
+            run.follow(command)
         except OFFLINE:
             # The phone was awaited already.
-            self._folders[folder] = _Folder.UNFINISHED
+            self._states[folder] = RunState.UNFINISHED
             raise
         except BaseException:
             # However the wait ends, the run mustn't keep heating the phone.
@@ -317,7 +331,7 @@ class DetachedRuns(PhoneLink):
         duration_s = deadline.elapsed_s - run.ended_ago_s
         match run.state:
             case RunState.DONE:
-                self._folders[folder] = _Folder.ENDED
+                self._states[folder] = RunState.ENDED
             case RunState.LEFTOVERS:
                 # Its result is complete.
                 self._try_to_end(folder)
@@ -342,16 +356,16 @@ class DetachedRuns(PhoneLink):
         """Remove the folder of the same run, if it was made before: a start may be sent twice, so
         that the removal needs its own command.
         """
-        if self._folders.get(folder) is _Folder.DISCARDED:
+        if self._states.get(folder) is RunState.DISCARDED:
             removal = self.with_removals(":")
             self.retry(lambda: self.must(removal, action="removing a run"))
-        self._folders.pop(folder, None)
+        self._states.pop(folder, None)
 
     def _end_run(self, folder: str, rule: Retry) -> None:
         """End a run; after a failure it is left to the next kill_leftover_runs, without another wait."""
-        self._folders[folder] = _Folder.UNFINISHED
+        self._states[folder] = RunState.UNFINISHED
         self.retry(lambda: self._kill([folder]), rule)
-        self._folders[folder] = _Folder.ENDED
+        self._states[folder] = RunState.ENDED
 
     def _try_to_end(self, folder: str) -> None:
         with contextlib.suppress(DeviceError):
@@ -360,21 +374,19 @@ class DetachedRuns(PhoneLink):
     def discard_run(self, run_id: RunId) -> None:
         """See Device.discard_run: needs no round trip; the next kill_leftover_runs removes the rest."""
         folder = self.run_folder(run_id)
-        if self._folders.get(folder) is _Folder.UNFINISHED:
-            # The phone was awaited already.
-            del self._folders[folder]
-            return
+        if self._states.get(folder) is RunState.UNFINISHED:
+            return  # The phone was awaited already.
         with contextlib.suppress(DeviceError):
-            if folder not in self._folders:
+            if folder not in self._states:
                 # Without its folder a run that continues couldn't be found.
                 self.retry(lambda: self._kill([folder]))
-            self._folders[folder] = _Folder.DISCARDED
+            self._states[folder] = RunState.DISCARDED
 
     def with_removals(self, script: str) -> str:
         """Return a script with the removal of discarded runs in front; it may be sent twice."""
-        folders = [path for path, state in self._folders.items() if state is _Folder.DISCARDED]
+        folders = [path for path, state in self._states.items() if state is RunState.DISCARDED]
         for path in folders:
-            del self._folders[path]
+            del self._states[path]
         return (
             f"rm -rf {' '.join(map(quote, folders))} 2>/dev/null\n{script}" if folders else script
         )
@@ -391,7 +403,7 @@ class DetachedRuns(PhoneLink):
         They end the request when there are no runs.
         """
         return {
-            "strays": self.with_removals(call("strays", self._runs_folder)),
+            "strays": self.with_removals(call("strays", self.runs_folder)),
             "processes": call("processes"),
         }
 
@@ -408,17 +420,18 @@ class DetachedRuns(PhoneLink):
         if not runs:
             return ()
         processes = self._processes(answer.text("processes"))
-        leaders = {
-            process.pid: name
-            for process in processes
-            for name, pid in runs.items()
-            if f"{LABEL}{self._runs_folder}/{name}" in process.command
-            or (pid and process.group == int(pid))
-        }
-        alive = sorted(set(leaders.values()))
+        alive = sorted(
+            {
+                name
+                for process in processes
+                for name, pid in runs.items()
+                if f"{LABEL}{self.runs_folder}/{name}" in process.command
+                or (pid and process.group == int(pid))
+            }
+        )
         if alive:
-            self._kill([f"{self._runs_folder}/{name}" for name in alive])
-        folders = " ".join(quote(f"{self._runs_folder}/{name}") for name in runs)
+            self._kill([f"{self.runs_folder}/{name}" for name in alive])
+        folders = " ".join(quote(f"{self.runs_folder}/{name}") for name in runs)
         self.retry(lambda: self.must(f"rm -rf {folders}", action="removing old runs"))
         return [f"run {name} (pid {runs[name] or 'unknown'})" for name in alive]
 

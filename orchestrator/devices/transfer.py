@@ -14,7 +14,13 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.clock import Deadline
-from orchestrator.devices.link import PhoneLink, no_checksum, push_timeout_s, stream_checksum
+from orchestrator.devices.link import (
+    PUSHES,
+    PhoneLink,
+    no_checksum,
+    push_timeout_s,
+    stream_checksum,
+)
 from orchestrator.devices.probes import parse_free_bytes
 from orchestrator.devices.retries import DAMAGED
 from orchestrator.devices.sockets import CANCEL_POLL_S, quote, service_failure, without_stack
@@ -28,6 +34,7 @@ from orchestrator.errors import (
     UsageError,
 )
 from orchestrator.ports import HostFile, PackageInfo, PlacedFile
+from orchestrator.processes import turn
 from orchestrator.records.failures import INSTALL_STEPS
 from orchestrator.scripts import Answer, call
 
@@ -97,8 +104,12 @@ class PlacedFiles(PhoneLink):
                 "space": f"df -k {folder}",
                 "blobs": f"cd {folder} && ls -d */*/",
             }
-            action = f"looking for {file.name}"
-            return self.ask(scripts, timeout_s=_hash_timeout_s(file), action=action, must=True)
+            return self.ask(
+                scripts,
+                timeout_s=_hash_timeout_s(file),
+                action=f"looking for {file.name}",
+                must=True,
+            )
 
         answer = inspect("")
         checksum = answer.value("look")
@@ -116,11 +127,12 @@ class PlacedFiles(PhoneLink):
 
         def settle(accepted: str) -> str:
             arguments = (draft, blob, name, file.sha256, f"{mode:o}", accepted)
-            scripts, action = (
+            answer = self.ask(
                 {"sum": call("place_settle", *arguments)},
-                f"moving {name} into place",
+                timeout_s=_hash_timeout_s(file),
+                action=f"moving {name} into place",
+                must=True,
             )
-            answer = self.ask(scripts, timeout_s=_hash_timeout_s(file), action=action, must=True)
             return answer.value("sum")
 
         try:
@@ -208,7 +220,7 @@ class InstalledApps(PhoneLink):
             raise UsageError(f"{apk} can't be read: {error.strerror}") from error
         answer = self._stream(apk, size_bytes, cancelled or threading.Event())
         self._raise_install_error(answer, package)
-        installed = self.retry(lambda: self.package(package))
+        installed = self.package(package)
         if installed is None:
             raise InstallError(
                 f"the phone said Success, but {package} isn't installed",
@@ -248,7 +260,7 @@ class InstalledApps(PhoneLink):
         answer, outgoing = bytearray(), memoryview(b"")
         command = f"exec:cmd package install -r -d -g -S {size_bytes}"
         with contextlib.ExitStack() as sending:
-            sending.enter_context(self.slots.pushing())
+            sending.enter_context(turn(PUSHES, self.pushes_cancelled))
             deadline = Deadline(push_timeout_s(apk) + _SETTLE_S, self.clock)
             with (
                 self.open(

@@ -32,6 +32,7 @@ from orchestrator.engine.invocation import (
 )
 from orchestrator.engine.open_work import slim
 from orchestrator.errors import (
+    RETURNING,
     BenchfarmError,
     DeviceChangedError,
     DeviceError,

@@ -17,6 +17,7 @@ from orchestrator.analysis.rounds import is_hopeless
 from orchestrator.clock import Clock, Deadline
 from orchestrator.delegates import shared_case
 from orchestrator.errors import (
+    RETURNING,
     BenchfarmError,
     DeviceBusyError,
     DeviceError,
@@ -26,7 +27,6 @@ from orchestrator.errors import (
     HostStorageError,
     InterruptedByUserError,
     StoreError,
-    may_return,
 )
 from orchestrator.frozen import frozen
 from orchestrator.passes import is_reference_run, pass_of
@@ -93,7 +93,7 @@ def response_to(error: BaseException) -> Response:
             return Response.WAIT
         case DeviceUnusableError() | DeviceBusyError():
             return Response.LEAVE
-        case DeviceError() if may_return(error):
+        case DeviceError() if isinstance(error, RETURNING):
             return Response.TRY_AGAIN
         case BenchfarmError():
             return Response.STORE

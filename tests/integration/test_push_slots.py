@@ -18,7 +18,7 @@ from benchfarm_virtual.faults import parse_fault
 from benchfarm_virtual.phone import Phone
 from benchfarm_virtual.samples import BENCHMARK_PACKAGE, benchmark_apk
 from orchestrator.devices.adb_server import AdbServer
-from orchestrator.devices.link import PushSlots
+from orchestrator.devices.link import PUSHES
 from orchestrator.devices.phone import AdbDevice
 from orchestrator.devices.sockets import ServerAddress
 from orchestrator.errors import InterruptedByUserError
@@ -36,7 +36,7 @@ def test_a_fifth_file_waits_until_one_is_there_or_all_is_cancelled(
     server.connect_tcp(phone.address)
     cancelled = threading.Event()
     device = AdbDevice(server, phone.address)
-    device.slots = PushSlots(cancelled)
+    device.pushes_cancelled = cancelled
 
     def place(kind: str) -> int:
         return device.place(host_file(source, "m", kind)).pushed_bytes
@@ -44,12 +44,12 @@ def test_a_fifth_file_waits_until_one_is_there_or_all_is_cancelled(
     with ThreadPoolExecutor(1) as pool, contextlib.ExitStack() as others:
         for _ in range(3):
             # A farm's jobs have slots of their own.
-            others.enter_context(PushSlots().pushing())
+            others.enter_context(PUSHES)
         assert place("models") == source.stat().st_size
-        with PushSlots().pushing():
+        with PUSHES:
             waiting = pool.submit(place, "inputs")
         assert waiting.result(DEADLINE_S) == source.stat().st_size
-        with PushSlots().pushing():
+        with PUSHES:
             cancelled.set()
             with pytest.raises(InterruptedByUserError):
                 place("libraries")
@@ -76,13 +76,13 @@ def test_an_app_that_a_phone_thinks_about_is_no_file_on_its_way(
 
     with ThreadPoolExecutor(1) as pool, contextlib.ExitStack() as others:
         for _ in range(3):
-            others.enter_context(PushSlots().pushing())
+            others.enter_context(PUSHES)
         installing = pool.submit(
             device.install, apk, sha256=sha256, package=BENCHMARK_PACKAGE, cancelled=cancelled
         )
         try:
             wait_until(lambda: is_installing(phone), "the phone to think about the app", DEADLINE_S)
-            with PushSlots().pushing():
+            with PUSHES:
                 assert not installing.done()
         finally:
             cancelled.set()
