@@ -250,15 +250,17 @@ class HostWorker:
 
     def _report(self, job: Job, ended: Ended) -> None:
         """Store and log the end of a job."""
-        change, note, wait_s = ended.status, ended.note, ended.wait_s
+        change, note, wait_s = "waits", ended.note, ended.wait_s
         is_try = ended.status == "again"
-        if is_try:
-            change = "waits" if job.tries < TRIES_MAX else "failed"
-            wait_s = min(_MAX_RETRY_S, _RETRY_S * 2**job.tries)
-        elif ended.status == "aborted":
-            change, note = "waits", f"{self._host} stopped it"
-        elif ended.status == "later":
-            change = "waits"
+        match ended.status:
+            case "done" | "failed":
+                change = ended.status
+            case "aborted":
+                note = f"{self._host} stopped it"
+            case "again" if job.tries < TRIES_MAX:
+                wait_s = min(_MAX_RETRY_S, _RETRY_S * 2**job.tries)
+            case "again":
+                change = "failed"
         status = self._end_job(job, change, note, is_try, wait_s)
         self._done += status not in {None, "waits"}
         if status == "cancelled":

@@ -410,11 +410,7 @@ class LivePages:
         farm, store = self._farm.read(), self._workspace.store
         with suppress(BenchfarmError):
             if not farm.fault:
-                mark = (
-                    farm.night.night,
-                    farm.night.left == 0,
-                    store.history_mark(),
-                )
+                mark = (farm.night.night, farm.night.left == 0, store.history_mark())
                 if mark != self._changes[0]:
                     # The cached site may be older than the mark.
                     self._changes = (mark, recent_changes(self._cached.now(is_fresh=True)))
@@ -427,10 +423,9 @@ class LivePages:
     def _gather(self, before: Site | None) -> Site:
         """Return the site: ``before`` unless something was stored or a run was read again since."""
         store, first = self._workspace.store, first_night(self._since, self._workspace)
-        campaigns = store.campaigns()
-        campaign_ids = [item.campaign_id for item in campaigns]
-        state = (first, campaign_ids, list(store.annotations()), list(store.confirmations()))
+        state = (first, store.history_mark())
         if before is not None and state == self._state:
+            campaigns = store.campaigns()
             campaigns_before = [item for item in campaigns if item.campaign_id in before.marks]
             if report_marks(store, campaigns_before) == before.marks:
                 return before

@@ -21,7 +21,7 @@ from orchestrator.errors import PlanError, StoreError, UsageError
 from orchestrator.extensions.farm.cli import worker as work
 from orchestrator.extensions.farm.host_phones import Shared
 from orchestrator.extensions.farm.job import Ended, Jobs
-from orchestrator.extensions.farm.job_table import DEATHS_MAX, Job
+from orchestrator.extensions.farm.job_table import CHANGES, DEATHS_MAX, Job
 from orchestrator.extensions.farm.manifest import Contents
 from orchestrator.extensions.farm.queue import Announced, FarmQueue
 from orchestrator.extensions.farm.submissions import cancel
@@ -261,6 +261,32 @@ def test_what_is_paused_begins_no_job_also_one_that_was_given_out_before(
     assert queue.claim("A", "one") is None
     queue.resume(scope)
     assert queue.claim("A", "one") is not None
+
+
+STATES = ("waits", "runs", "stops", "done", "failed", "cancelled")
+
+
+@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_job_changes_as_the_table_of_its_states_says_and_not_otherwise(
+    queue: FarmQueue, job: int, change: str, state: str
+) -> None:
+    host_lives(queue, "one")
+    begun = begin(queue, "A", host="one")
+    queue.rows(
+        "UPDATE farm_jobs SET status = %s, cancel_asked = %s",
+        "runs" if state == "stops" else state,
+        state in {"stops", "cancelled"},
+    )
+    if change == "claim":
+        queue.claim("A", "two")
+    elif change == "cancel":
+        queue.cancel("night")
+    else:
+        queue.end(begun, change, "")
+    # What runs and is to stop is cancelled again without a change.
+    after = CHANGES[change].get(state, "runs" if state == "stops" else state)
+    assert queue.rows("SELECT status FROM farm_jobs") == [{"status": after}]
 
 
 def test_a_phone_has_one_job_at_a_time_and_the_most_urgent_first(queue: FarmQueue) -> None:
