@@ -339,12 +339,12 @@ def _add(
     """Create jobs for those phones without one of a submission; return number and phone."""
     return connection.execute(
         """
-            INSERT INTO farm_jobs (submission, serial, campaign_id, facts)
-            SELECT %s, serial, campaign, facts
-            FROM unnest(%s::text[], %s::text[], %s::text[]) WITH ORDINALITY
-            AS p (serial, campaign, facts, place) ORDER BY place
-            ON CONFLICT (submission, serial) DO NOTHING RETURNING job_id, serial
-            """,
+        INSERT INTO farm_jobs (submission, serial, campaign_id, facts)
+        SELECT %s, serial, campaign, facts
+        FROM unnest(%b::text[], %b::text[], %b::text[]) WITH ORDINALITY
+        AS p (serial, campaign, facts, place) ORDER BY place
+        ON CONFLICT (submission, serial) DO NOTHING RETURNING job_id, serial
+        """,
         (
             submission,
             list(phones),

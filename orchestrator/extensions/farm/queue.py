@@ -82,12 +82,13 @@ class FarmQueue(JobTable):
         are written.
         """
         serials = sorted(phones)
+        # %b: in an array as text, each quote of the facts is escaped, which takes long.
         changes = self.rows(
             """
             WITH gone AS (UPDATE farm_phones SET gone_at = now()
             WHERE host = %s AND gone_at IS NULL AND NOT serial = ANY(%s) RETURNING serial),
             changed AS (INSERT INTO farm_phones AS p (host, serial, facts, unusable, labels)
-            SELECT %s, * FROM unnest(%s::text[], %s::text[], %s::text[], %s::text[])
+            SELECT %s, * FROM unnest(%b::text[], %b::text[], %b::text[], %b::text[])
             ON CONFLICT (serial, host) DO UPDATE SET facts = excluded.facts,
             unusable = excluded.unusable, labels = excluded.labels, gone_at = NULL
             WHERE (p.facts, p.unusable, p.labels, p.gone_at IS NULL)
