@@ -129,7 +129,7 @@ def measure(url: str, *, hosts: int, phones: int, ended: int, idle_s: float) -> 
                 if queues[host].end(job, "done", "") is not None:
                     done.append(job.job_id)
 
-        workers = {name: PhoneWorkers(url, name, partial(do, name), poll_s=2.0) for name in names}
+        workers = {name: PhoneWorkers(url, partial(do, name), poll_s=2.0) for name in names}
 
         def work(name: str) -> None:
             workers[name].open()

@@ -131,7 +131,7 @@ def _with_its_submission(store: Store, campaign: Campaign) -> list[Campaign]:
 
 
 def _jobs_of(store: Store, submission: str) -> list[Campaign]:
-    """Return the campaigns of a submission's phones, in the order of their serial numbers."""
+    """Return the campaigns of a submission's phones, in the order of their ids."""
     campaigns = map(store.campaign, store.submission(submission))
     return [item for item in campaigns if item is not None]
 

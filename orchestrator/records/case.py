@@ -61,12 +61,6 @@ def campaign_id_of(submission: str, serial: Serial) -> CampaignId:
     return CampaignId(f"{submission}_{escaped}")
 
 
-def serial_of(campaign_id: CampaignId) -> Serial:
-    """Return the serial number in a campaign id of ``campaign_id_of``."""
-    escaped = campaign_id.rpartition("_")[2]
-    return Serial(re.sub("~([0-9a-f]+)~", lambda match: chr(int(match[1], 16)), escaped))
-
-
 #: The name of a plugin's delegate or program: a prefix, a dot and a name (``acme.sleep``), so that it
 #: never equals one of benchfarm's own, now or later.
 _OF_PLUGIN: Final = re.compile(r"[a-z][a-z0-9-]{0,19}\.[a-z0-9][a-z0-9_-]{0,19}")

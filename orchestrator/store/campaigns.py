@@ -35,7 +35,6 @@ from orchestrator.records.case import (
     Serial,
     SeriesKey,
     SkippedCase,
-    serial_of,
 )
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.history import DeviceSighting
@@ -143,14 +142,13 @@ class Campaigns(Database):
             )
 
     def submission(self, name: str) -> list[CampaignId]:
-        """Return the campaigns of a farm's submission, in the order of its phones' serial numbers."""
+        """Return the campaigns of a farm's submission, in the order of their ids."""
         campaign_id, begin = CAMPAIGNS.c.campaign_id, f"{name}_"
         # "`" follows "_". Another "_" is part of another submission's name.
         with_begin = select(campaign_id).where(campaign_id >= begin, campaign_id < f"{name}`")
         with self.reading() as connection:
-            stored = connection.scalars(with_begin).all()
-        ids = [CampaignId(item) for item in stored if "_" not in item.removeprefix(begin)]
-        return sorted(ids, key=serial_of)
+            ids = connection.scalars(with_begin.order_by(campaign_id)).all()
+        return [CampaignId(item) for item in ids if "_" not in item.removeprefix(begin)]
 
     def campaign(self, campaign_id: CampaignId) -> Campaign | None:
         """Return a campaign, None when there is none."""

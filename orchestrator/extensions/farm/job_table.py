@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 #: Seconds without a heartbeat after which a host isn't shown as alive.
 HOST_SILENT_S: Final = 15.0
-#: A job during which this many hosts died isn't given to another one: it may be the cause.
-DEATHS_MAX: Final = 10
 #: A submission's name is part of campaign ids, and those are part of file names.
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
 #: Procrastinate's own names are 128 characters at most.
@@ -33,20 +31,20 @@ NO_JOBS: Final = (
     f"no job can be given to its serial number: it is '{HOST_SERIAL}', longer than"
     f" {_LONGEST_SERIAL} characters, or unprintable"
 )
-#: A change -> the states in which a job may be -> the state that follows. A change leaves jobs in
-#: other states alone.
+#: A change of a job -> the state in which it is -> the state that follows; in any other state the
+#: change does nothing. A job ``waits``, ``runs``, ``stops`` (it runs and is to be cancelled), or is
+#: ``done``, ``failed`` or ``cancelled``.
 CHANGES: Final[Mapping[str, Mapping[str, str]]] = {
-    # By the host that holds the phone's lock: what runs, or is to stop, has lost its host.
-    "claim": {"waits": "runs", "runs": "runs", "stops": "runs"},
+    # By the host that holds the phone's lock: what runs, or stops, has lost its host.
+    "claim": {"waits": "runs", "runs": "runs", "stops": "stops"},
     # By the host that claimed it last. It may have been silent when the job was cancelled.
     "waits": {"runs": "waits", "stops": "cancelled", "cancelled": "cancelled"},
     "done": {"runs": "done", "stops": "done", "cancelled": "done"},
     "failed": {"runs": "failed", "stops": "failed", "cancelled": "failed"},
-    # By people. A job whose host is silent counts as waiting; one that runs is to stop.
-    "cancel": {"waits": "cancelled", "runs": "runs"},
+    # By people. A job whose host is silent counts as waiting.
+    "cancel": {"waits": "cancelled", "runs": "stops", "stops": "stops"},
 }
-#: A job's (f) state: ``waits``, ``runs``, ``stops`` (it runs and is to be cancelled), ``done``,
-#: ``failed``, ``cancelled``.
+#: A job's (f) state: the status in its row, but for a job that stops.
 _STATE: Final = "CASE WHEN f.status = 'runs' AND f.cancel_asked THEN 'stops' ELSE f.status END"
 #: Whether a running job (f) has no live host.
 _IS_LEFT: Final = f"""(f.status = 'runs' AND NOT EXISTS (SELECT 1 FROM farm_hosts h
@@ -70,8 +68,11 @@ def paused(host: str, serial: str) -> str:
 
 
 def _after(change: str, state: str = _STATE) -> str:
-    """Return the SQL of a job's status after a change; NULL when it isn't allowed."""
-    cases = " ".join(f"WHEN '{before}' THEN '{after}'" for before, after in CHANGES[change].items())
+    """Return the SQL of a job's status after a change; NULL where the change does nothing."""
+    statuses = {
+        before: "runs" if after == "stops" else after for before, after in CHANGES[change].items()
+    }
+    cases = " ".join(f"WHEN '{before}' THEN '{status}'" for before, status in statuses.items())
     return f"CASE {state} {cases} END"
 
 

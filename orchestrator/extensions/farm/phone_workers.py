@@ -31,10 +31,9 @@ _NEVER_S: Final = 7 * 86400.0
 class PhoneWorkers:
     """The workers, on an event loop in a thread of its own."""
 
-    def __init__(self, url: str, host: str, run: Callable[[str], None], *, poll_s: float) -> None:
+    def __init__(self, url: str, run: Callable[[str], None], *, poll_s: float) -> None:
         """``run`` runs the due jobs of a phone (serial number) in a thread."""
-        self._host, self._url = host, url
-        self._poll_s = poll_s
+        self._url, self._poll_s = url, poll_s
         settings = {"kwargs": connection_settings(url), "max_size": 3, **POOL}
         self._app = procrastinate.App(
             connector=procrastinate.PsycopgConnector(conninfo=url, **settings)
@@ -42,24 +41,22 @@ class PhoneWorkers:
         self._app.task(name=_TASK)(run)
         self._loop = asyncio.new_event_loop()
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._is_open = False
 
     def open(self) -> None:
         """Start the loop, once; raises StoreError."""
         self._loop.set_default_executor(ThreadPoolExecutor(_THREADS, thread_name_prefix="job"))
         threading.Thread(target=self._loop.run_forever, name="phone workers", daemon=True).start()
         self._run_on_loop(self._open())
-        self._is_open = True
 
     async def _open(self) -> None:
         await self._app.open_async()
 
     def close(self) -> None:
         """End the loop; all workers have ended before."""
-        if self._is_open:
+        if self._loop.is_running():
             with suppress(StoreError):
                 self._run_on_loop(self._app.close_async())
-        self._loop.call_soon_threadsafe(self._loop.stop)
+            self._loop.call_soon_threadsafe(self._loop.stop)
 
     def alive(self) -> set[str]:
         """Return the phones whose workers have not ended."""
@@ -93,7 +90,6 @@ class PhoneWorkers:
                 await manager.retry_job(job)
             await self._app.run_worker_async(
                 queues=[_queue_name(serial)],
-                name=f"{self._host}/{serial}",
                 concurrency=1,
                 install_signal_handlers=False,
                 listen_notify=False,

@@ -9,7 +9,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.app.attached import check_selection
-from orchestrator.errors import BenchfarmError, NoDeviceError
+from orchestrator.errors import NoDeviceError, PlanError
 from orchestrator.extensions.farm.job_table import NO_JOBS, can_have_jobs
 from orchestrator.extensions.farm.manifest import (
     PhoneLabels,
@@ -141,7 +141,7 @@ def add_new_phones(
         try:
             fitting = _fitting(read_manifest(document).plan.devices, free)
             added = queue.join(name, {serial: free[serial]["facts"] for serial in fitting})
-        except BenchfarmError as error:
+        except PlanError as error:
             # One unreadable submission mustn't hide the others.
             lines.append(f"{name}: no phone can be added: {error}")
             continue

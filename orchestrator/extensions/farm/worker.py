@@ -8,6 +8,7 @@ what runs here, to cancel it.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Collection, Mapping
@@ -17,9 +18,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from orchestrator import __version__
-from orchestrator.errors import BenchfarmError, StoreError, UsageError
+from orchestrator.errors import BenchfarmError, PlanError, StoreError, UsageError
 from orchestrator.extensions.farm.job import Ended
-from orchestrator.extensions.farm.job_table import DEATHS_MAX, Job
+from orchestrator.extensions.farm.job_table import Job
 from orchestrator.extensions.farm.phone_workers import PhoneWorkers
 from orchestrator.extensions.farm.phones import Doubt, add_new_phones
 from orchestrator.extensions.farm.queue import Announced, FarmQueue
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 #: Tries of a job on its phone after which it is abandoned.
 TRIES_MAX: Final = 10
+#: A job during which this many hosts died isn't run by another one: it may be the cause.
+DEATHS_MAX: Final = 10
 #: Seconds until the next try: doubled after each further failed one, up to the maximum.
 _RETRY_S: Final = 5.0
 _MAX_RETRY_S: Final = 300.0
@@ -69,7 +72,7 @@ class HostWorker:
         self._host, self._name = host, f"host {host}"
         self._dead_after_s, self._poll_s = dead_after_s, poll_s
         self._locks = HostLocks(queue.url, dead_after_s=dead_after_s)
-        self._workers = PhoneWorkers(queue.url, host, self._run_due, poll_s=poll_s)
+        self._workers = PhoneWorkers(queue.url, self._run_due, poll_s=poll_s)
         self._stopped = threading.Event()
         #: Set when a job ended or the phones changed, to poll at once.
         self._woken = threading.Event()
@@ -183,9 +186,7 @@ class HostWorker:
             self._added_s = time.monotonic()
             try:
                 lines = add_new_phones(self._queue, phones, self._doubts)
-            except StoreError:
-                raise
-            except BenchfarmError as error:
+            except PlanError as error:
                 lines = [f"new phones can't be added to open submissions: {error}"]
             for line in lines:
                 self._log_once(line)
@@ -276,7 +277,7 @@ class HostWorker:
         """Store a job's end, trying again while the database is away; once this process is stopped,
         for at most ``dead_after_s``.
         """
-        until_s: float | None = None
+        until_s = math.inf
         is_logged = False
         while True:
             try:
@@ -287,8 +288,8 @@ class HostWorker:
                     self._say(one_line(text), level="error", **_log_keys(job))
                     is_logged = True
                 if self._stopped.is_set():
-                    until_s = until_s or time.monotonic() + self._dead_after_s
-                if until_s is not None and time.monotonic() > until_s:
+                    until_s = min(until_s, time.monotonic() + self._dead_after_s)
+                if time.monotonic() > until_s:
                     raise
                 time.sleep(self._poll_s)
 
