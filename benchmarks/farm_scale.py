@@ -1,7 +1,7 @@
 """A farm of many hosts at 50 hosts and 1,000 phones, on a private PostgreSQL server.
 
 Each host does at its database what a worker does: it announces its phones, says that it lives,
-looks for jobs, and has Procrastinate's workers, one for each phone, begin and end them. No phone is
+looks for jobs, and has Procrastinate's workers, one for each phone, claim and end them. No phone is
 attached: only the farm is measured. Told are the server's and this process's processor time for a
 host's look when nothing happens, how long a submission to all phones takes, how many jobs a second
 are begun and ended while all hosts work at once, what idle workers cost, and what status and
