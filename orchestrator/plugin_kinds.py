@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from orchestrator.app.exchange import ExportRequest, ImportRequest
     from orchestrator.app.workspace import Workspace
     from orchestrator.cli.output import CommandResult
+    from orchestrator.errors import PlanError
     from orchestrator.ports import Device, ListedPhone
     from orchestrator.programs import Program
     from orchestrator.reading.lines import Buffer, Line
@@ -140,5 +141,7 @@ class ProgramSource:
     #: raises ProgramInUseError, PlanError.
     lent: Callable[[Sequence[Path]], AbstractContextManager[None]]
     #: Returns the runs of its programs in a text of unknown origin, given the function that yields
-    #: the text's lines.
+    #: the text's lines; programs of faulty files are left out.
     read: Callable[[Buffer, Callable[[Buffer], Iterable[Line]]], list[ToolReport]]
+    #: Returns the errors of the faulty files.
+    faults: Callable[[], Sequence[PlanError]] = tuple

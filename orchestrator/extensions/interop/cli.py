@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final, cast
 
 from typer import Argument
 
-from orchestrator.cli.output import Streamed
+from orchestrator.cli.output import Streamed, say
 from orchestrator.errors import OutputParseError, UsageError
 from orchestrator.plugins import CommandResult, command
 from orchestrator.records.failures import next_step_of
@@ -35,6 +35,11 @@ def parse_files(
 
     Example: benchfarm parse log.txt
     """
+    from orchestrator.extensions.interop.texts.output import declaration_faults
+
+    faults = declaration_faults()
+    for fault in faults:
+        say(f"benchfarm: error: read without a program: {fault}", err=True)
     # A file without any run is an error before anything is printed; runs are read while they are
     # printed, so that a file may hold any number of them.
     readers = [(file, *read_first_runs(file)) for file in files]
@@ -57,7 +62,10 @@ def parse_files(
     first_runs = readers[0][1]
     is_single = len(files) == 1 and len(first_runs) == 1
     return CommandResult(
-        text="", lines=lines(), data=to_public(first_runs[0]) if is_single else Streamed(items)
+        text="",
+        lines=lines(),
+        data=to_public(first_runs[0]) if is_single else Streamed(items),
+        exit_code=faults[0].exit_code if faults else 0,
     )
 
 

@@ -81,8 +81,10 @@ def _import_bundle(settings: Settings, request: ImportRequest) -> CommandResult:
     from orchestrator.extensions.interop.bundle import Bundle, import_bundle
 
     path, *other_files = request.files
-    if other_files or request.device or request.models:
-        raise UsageError("a bundle is imported alone, without --serial and --model")
+    if other_files or request.device or request.models or request.profile or request.app:
+        raise UsageError(
+            "a bundle is imported alone, without --serial, --model, --profile and --app"
+        )
     with Workspace(settings) as workspace, Bundle(path) as bundle:
         tools = workspace.tools
 

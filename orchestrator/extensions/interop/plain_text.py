@@ -27,7 +27,7 @@ from orchestrator.delegates import DELEGATES
 from orchestrator.engine.reread import ForeignRun, ImportBatch, report_identity
 from orchestrator.errors import OutputParseError, UsageError
 from orchestrator.extensions.interop.texts.forms import unpacked
-from orchestrator.extensions.interop.texts.output import parse_text
+from orchestrator.extensions.interop.texts.output import declaration_faults, parse_text
 from orchestrator.models.inspect import identify_model
 from orchestrator.plugins import ImportRequest, Workspace
 from orchestrator.programs import Program
@@ -122,7 +122,12 @@ _SIZE_TOLERANCE: Final = 1e-5
 
 
 def read(text: str) -> list[ToolReport]:
-    """Return the runs of a text, as ``benchfarm parse`` shows them; an empty list if it has none."""
+    """Return the runs of a text, as ``benchfarm parse`` shows them; an empty list if it has none.
+
+    Raises PlanError for a faulty file that declares a program, whose runs the text may hold.
+    """
+    for error in declaration_faults():
+        raise error
     try:
         return list(parse_text(text))
     except OutputParseError:

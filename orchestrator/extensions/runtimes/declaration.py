@@ -456,11 +456,17 @@ def _declared(name: str, files: Mapping[str, Path]) -> ProgramSection:
     return _read[key]
 
 
-def every_declared() -> list[ProgramSection]:
-    """Return all declared programs, by name; raises PlanError for a faulty file."""
+def every_declared() -> tuple[list[ProgramSection], list[PlanError]]:
+    """Return all declared programs, by name, and the errors of the files that have faults."""
     # List the folders only once: every text that is read needs all programs.
     files = _files()
-    return [_declared(name, files) for name in sorted(files)]
+    sections, errors = list[ProgramSection](), list[PlanError]()
+    for name in sorted(files):
+        try:
+            sections.append(_declared(name, files))
+        except PlanError as error:
+            errors.append(error)
+    return sections, errors
 
 
 def named(word: str) -> ToolName | None:

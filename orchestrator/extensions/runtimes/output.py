@@ -367,16 +367,15 @@ def _cells(kind: str, text: str) -> list[str]:
 
 
 def declared_reports(buffer: Buffer, lines: Callable[[Buffer], Iterable[Line]]) -> list[ToolReport]:
-    """Return the reports of every declared program of which a text has a mark.
-
-    Raises PlanError for a faulty file.
+    """Return the reports of every declared program of which a text has a mark; a file with faults
+    declares none.
     """
     from orchestrator.extensions.runtimes.declaration import every_declared
 
     # The lines of several processes may alternate.
     sections: list[
         tuple[ProgramSection, RegexBudget, dict[tuple[int | None, str], DeclaredReader]]
-    ] = [(each, RegexBudget(), {}) for each in _marked_programs(buffer, every_declared())]
+    ] = [(each, RegexBudget(), {}) for each in _marked_programs(buffer, every_declared()[0])]
     for line in lines(buffer) if sections else ():
         key = line.pid, line.stream
         for section, budget, readers in sections:

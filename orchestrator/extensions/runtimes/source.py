@@ -40,4 +40,5 @@ SOURCE: Final = ProgramSource(
     program=_program,
     lent=lambda files: _files().lent(files),
     read=_read,
+    faults=lambda: _files().every_declared()[1],
 )

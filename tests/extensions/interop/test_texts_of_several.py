@@ -337,3 +337,26 @@ def test_a_text_that_is_too_large_is_refused(cli: Cli, tmp_path: Path) -> None:
     assert done.exit_code == 2
     assert "more than 64 MiB" in done.stderr
     assert "import it in parts" in done.stderr
+
+
+def test_a_faulty_file_of_a_program_is_told_and_all_else_is_read(cli: Cli, tmp_path: Path) -> None:
+    programs = cli.home / "programs"
+    programs.mkdir(parents=True)
+    (programs / "mine.yaml").write_text("name: mine\n")
+    path = tmp_path / "log.txt"
+    path.write_text(tflite())
+    done = cli("parse", path, "--json").ended_with(2)
+    assert done.json["outcome"] == "ok"
+    assert "mine.yaml" in done.stderr
+    # What an import stores stays: it waits until all programs are known.
+    assert "mine.yaml" in cli("import", path).ended_with(2).said
+
+
+@pytest.mark.parametrize("option", ["--profile", "--app"])
+def test_a_bundle_is_imported_without_options_that_it_answers_itself(
+    cli: Cli, tmp_path: Path, option: str
+) -> None:
+    path = tmp_path / "bundle.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("manifest.json", "{}")
+    assert option in cli("import", path, option, "pixel-8").ended_with(2).said

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from orchestrator.errors import OutputParseError
+from orchestrator.errors import OutputParseError, PlanError
 from orchestrator.extensions.interop.texts.adb_session import (
     STARTING,
     parse_adb_session,
@@ -132,6 +132,11 @@ def iterate_file(path: Path) -> Iterator[ToolReport]:
                 yield from _reports_in(mapped)
     except (OSError, ValueError) as error:
         raise OutputParseError(f"{path} can't be read: {error}") from error
+
+
+def declaration_faults() -> list[PlanError]:
+    """Return the errors of faulty files that declare programs; texts are read without these."""
+    return [error for source in program_sources() for error in source.faults()]
 
 
 def _lines(

@@ -42,18 +42,26 @@ _COLOUR: Final = re.compile(
     r"(?:\x1b|\u241b|\^\[|\\x1b|\\033|\\e)?\[(?:\d{1,3};){0,4}\d{1,3}m(?!s\])", re.ASCII
 )
 _EMPHASIS: Final = re.compile(r"_?\*\*_?")
-_TIME: Final = r"(?:\d{4}-\d\d-\d\d[T ]|[A-Z][a-z]{2} [ \d]?\d )?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
+_TIME: Final = r"(?:\d{4}-\d\d-\d\d[T ]|[A-Z][a-z]{2} [ \d]?\d )?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d| UTC)?"
 _LEVEL: Final = "(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)"
 #: What build servers and services put before each line: the time, where several jobs are shown the
-#: job's and the step's name before it, and after it GitLab's stream, Python's logger or the
-#: journal's host and process; or Docker's container alone.
+#: job's and the step's name before it, and after it GitLab's or Kubernetes' stream, Python's
+#: logger or the journal's host and process; or Docker's container alone, whose name Compose ends
+#: in a number or the user chose.
 _SERVER: Final = (
-    rf"(?:[^\t]{{1,200}}\t[^\t]{{1,200}}\t)?(?:\[{_TIME}\]|{_TIME})(?: \d\d[OE][+ ]| - [\w.]{{1,80}} - {_LEVEL} - "
+    rf"(?:[^\t]{{1,200}}\t[^\t]{{1,200}}\t)?(?:\[{_TIME}\]|{_TIME})"
+    rf"(?: \d\d[OE][+ ]| std(?:out|err) [FP] | - [\w.]{{1,80}} - {_LEVEL} - "
     r"| [\w.-]{1,80} (?P<unit>[^\s\[\]]{1,80}\[\d{1,9}\]): ?| ?)"
     rf"|{_LEVEL}:[\w.]{{1,80}}:|(?P<container>[a-z\d][\w.-]{{0,80}}[-_]\d{{1,3}}) +\| ?"
+    r"|(?P<service>[A-Za-z\d][\w.-]{1,80})  +\| ?(?=\||[^|]*$)"
+)
+#: The phone that a script with several of them puts before each line.
+_SERIAL: Final = (
+    r"(?P<serial>emulator-\d{4}|\d{1,3}(?:\.\d{1,3}){3}:\d{2,5}"
+    r"|(?=[A-Za-z]*\d)(?=\d*[A-Za-z])(?:[A-Z\d]{8,20}|[a-f\d]{8,16})): "
 )
 _DECORATION: Final = re.compile(
-    rf"{_SERVER}"
+    rf"{_SERVER}|{_SERIAL}"
     # Quoted, or a comment of a notebook.
     r"|\s{0,12}(?:>\s?)+|\s{0,12}#\s+"
     # An item of a list, a line number, an omission. What is indented further is a program's own
@@ -159,7 +167,8 @@ def _without_decoration(text: str) -> tuple[str, str, str] | None:
     match = _DECORATION.match(text)
     if match is None:
         return None
-    return text[match.end() :], match["unit"] or match["container"] or "", match["item"] or ""
+    names = match.group("unit", "container", "service", "serial")
+    return text[match.end() :], next(filter(None, names), ""), match["item"] or ""
 
 
 class Rejoiner:

@@ -39,6 +39,14 @@ PREFIXES = {
     "root logger": "INFO:root:INFO: ",
     "Docker Compose": "bench-1  | INFO: ",
     "Docker Compose, logcat": "bench_1       | 06-18 10:20:41.572  4669  4669 I tflite  : ",
+    "Docker Compose, container_name": "phone.bench  | INFO: ",
+    "Kubernetes": "2026-11-01T10:00:00.123456789Z stdout F INFO: ",
+    "Kubernetes, error": "2026-11-01T10:00:00.123456789Z stderr F ",
+    "UTC": "2026-11-01 10:00:00.123 UTC INFO: ",
+    "UTC in brackets": "[2026-11-01 10:00:00 UTC] INFO: ",
+    "serial": "R58M123ABCD: INFO: ",
+    "serial of a network": "192.168.1.20:5555: INFO: ",
+    "serial of an emulator": "emulator-5554: INFO: ",
     "coloured logcat": "\x1b[38;5;40m06-18 10:20:41.572  4669  4669 I tflite  : ",
 }
 #: What stands behind each line.
@@ -66,7 +74,13 @@ def test_every_form_gives_the_same_report(form: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "prefixes", [("bench-1  | ", "bench-12 | "), tuple(f"Jun 18 10:20:41 a b[{n}]: " for n in "12")]
+    "prefixes",
+    [
+        ("bench-1  | ", "bench-12 | "),
+        ("pixel    | ", "galaxy   | "),
+        ("28081JEGR12345: ", "emulator-5554: "),
+        tuple(f"Jun 18 10:20:41 a b[{n}]: " for n in "12"),
+    ],
 )
 def test_processes_of_one_log_are_told_apart(prefixes: tuple[str, str]) -> None:
     runs = [RUN, RUN.replace("11293", "22586")]
