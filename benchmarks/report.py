@@ -78,15 +78,15 @@ def usable_ms(browser: Browser, path: Path) -> tuple[float, float, float, float]
     page.goto(path.as_uri())
     page.evaluate(PAINTED)
     page.evaluate("document.querySelector('#cases').open = true")
-    page.evaluate("document.querySelector('[data-grid=results]').scrollIntoView()")
-    page.wait_for_selector("[data-grid=results].drawn tbody tr")
+    page.evaluate("document.querySelector('[data-fold=results]').scrollIntoView()")
+    page.wait_for_selector("[data-fold=results].drawn tbody tr")
     drawn, busy = (time.perf_counter() - begin) * 1000, busy_ms(session)
     timed = "(() => {{ const begin = performance.now(); {0}; document.body.offsetHeight; "
     timed += "return performance.now() - begin; }})()"
     sort = page.evaluate(
-        timed.format("document.querySelectorAll('[data-grid=results] button.sort')[3].click()")
+        timed.format("document.querySelectorAll('[data-fold=results] button.sort')[3].click()")
     )
-    search = "const box = document.querySelector('[data-grid=results] input[type=search]'); box.value = 'gpu phone-0';"
+    search = "const box = document.querySelector('[data-fold=results] input[type=search]'); box.value = 'gpu phone-0';"
     find = page.evaluate(
         timed.format(f"{search} box.dispatchEvent(new Event('input', {{bubbles: true}}))")
     )

@@ -4,7 +4,7 @@ holds it packed, and its script (evidence.js) shows a case on demand; all texts 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -19,7 +19,7 @@ from orchestrator.records.verdict import OUTPUT_FINDINGS
 from orchestrator.report.charts import percentiles
 from orchestrator.tables.escapes import visible, visible_block
 from orchestrator.tables.findings import findings_table
-from orchestrator.tables.html import page_data
+from orchestrator.tables.html import TableHtml
 from orchestrator.tables.labels import (
     PARITY_WORDS,
     SHORT_HASH,
@@ -57,11 +57,11 @@ _OF_RUNS: Final = (
     "quality", "delegate_truth", "p5_us", "p95_us", "inferences", "first_inference_us", "init_us",
     "started_at", "duration_s",
 )  # fmt: skip
+_MERGED: Final = frozenset({"outcome", "quality", "delegate_truth"})
 
 
-def evidence_of(rows: Sequence[ResultRow]) -> Iterator[Mapping[str, object]]:
-    """Yield the evidence of up to ``TOGETHER`` cases: each case's title and blocks, and the tables
-    that blocks take their rows from.
+def evidence_of(rows: Sequence[ResultRow]) -> Iterator[Sequence[tuple[str, Sequence[Block]]]]:
+    """Yield the evidence of up to ``TOGETHER`` cases: each case's title and blocks.
 
     Logs of large reports are cut, with a note.
     """
@@ -70,33 +70,39 @@ def evidence_of(rows: Sequence[ResultRow]) -> Iterator[Mapping[str, object]]:
     share = min(LOG_CHARACTERS, _LOG_BUDGET // max(1, len(rows)))
     characters = share if share >= _LEAST_LOG else 0
     for begin in range(0, len(rows), TOGETHER):
-        runs: list[Invocation] = []
-        findings: list[FindingCount] = []
-        cases = []
-        for row in rows[begin : begin + TOGETHER]:
-            blocks = [
-                *_head(row, digits),
-                *_objections(row, len(findings)),
-                *_delegate(row),
-                *_runs(row, len(runs), characters),
-                _identity(row),
-            ]
-            cases.append((visible(row.model.label), blocks))
-            runs += [(row, item) for item in row.invocations]
-            findings += row.findings
-        yield {
-            "cases": cases,
-            "findings": page_data(findings_table(findings)),
-            "runs": page_data(
-                Table(
-                    name="invocations",
-                    caption="Invocations",
-                    columns=columns,
-                    rows=runs,
-                    is_judged=lambda pair: pair[1].is_used,
-                )
-            ),
-        }
+        cases = rows[begin : begin + TOGETHER]
+        # Cells are made together, which takes less time.
+        runs = Table(
+            name="invocations",
+            caption="Invocations",
+            columns=columns,
+            rows=[(row, item) for row in cases for item in row.invocations],
+            is_judged=lambda pair: pair[1].is_used,
+        )
+        run_tables = _parts(runs, [len(row.invocations) for row in cases])
+        findings = findings_table([item for row in cases for item in row.findings])
+        finding_tables = _parts(findings, [len(row.findings) for row in cases])
+        yield [
+            (
+                visible(row.model.label),
+                [
+                    *_head(row, digits),
+                    *_objections(row, finding_table),
+                    *_delegate(row),
+                    *_runs(row, run_table, characters),
+                    _identity(row),
+                ],
+            )
+            for row, finding_table, run_table in zip(cases, finding_tables, run_tables, strict=True)
+        ]
+
+
+def _parts(table: Table[Any], counts: Sequence[int]) -> Iterator[str]:
+    """Yield a table for each number of rows."""
+    html, begin = TableHtml(table, "small"), 0
+    for count in counts:
+        yield html.part(begin, begin + count)
+        begin += count
 
 
 def _run_columns(digits: int) -> list[Column[Invocation]]:
@@ -108,8 +114,10 @@ def _run_columns(digits: int) -> list[Column[Invocation]]:
     by_name["started_at"] = replace(
         by_name["started_at"], shown=lambda pair: moment_text(pair[1].run.started_at)
     )
-    # The script leaves out columns that are empty for a case.
-    return [replace(by_name[name], forms=PAGE, is_optional=False) for name in _OF_RUNS]
+    return [
+        replace(by_name[name], forms=PAGE, is_optional=True, is_merged=name in _MERGED)
+        for name in _OF_RUNS
+    ]
 
 
 def _p(*pieces: Piece, css_class: str = "") -> Block:
@@ -160,7 +168,7 @@ def _figure(row: ResultRow, digits: int) -> Iterator[Block]:
     yield _p(("b", median), visible(rest), css_class="case-figure")
 
 
-def _objections(row: ResultRow, finding_at: int) -> Iterator[Block]:
+def _objections(row: ResultRow, findings: str) -> Iterator[Block]:
     result = row.result
     yield from (_p(visible(f"Invocations: {text}.")) for _, text in row.stopped)
     yield from (_p(visible(note)) for note in result.notes)
@@ -173,7 +181,7 @@ def _objections(row: ResultRow, finding_at: int) -> Iterator[Block]:
         yield _p(("b", "Next:"), f" {visible(row.next_step)}")
     if row.findings:
         yield "h3", "Findings"
-        yield "findings", finding_at, finding_at + len(row.findings)
+        yield "table", findings, ""
 
 
 def _delegate(row: ResultRow) -> Iterator[Block]:
@@ -204,14 +212,14 @@ def _nodes(evidence: DelegateEvidence) -> str:
     return f"{evidence.delegated_nodes} of {evidence.total_nodes} operators delegated{where}. "
 
 
-def _runs(row: ResultRow, run_at: int, characters: int) -> Iterator[Block]:
+def _runs(row: ResultRow, runs: str, characters: int) -> Iterator[Block]:
     if not row.invocations:
         yield _p("No invocation is stored.")
         return
     yield "h3", "Invocations"
     used = [item.latency_us for item in row.invocations if item.is_used]
     is_drawn = row.own_summary is not None and not row.case.is_per_token and len(used) > 1
-    yield "runs", run_at, run_at + len(row.invocations), percentiles(used) if is_drawn else ""
+    yield "table", runs, percentiles(used) if is_drawn else ""
     moments = []
     for item in row.invocations:
         run, number = item.run, _number(item)

@@ -29,7 +29,7 @@ from orchestrator.tables.comparisons import case_title, compared_table, worst_fi
 from orchestrator.tables.devices import BUILDS, CAMPAIGNS, DEVICES, MODELS
 from orchestrator.tables.escapes import visible
 from orchestrator.tables.findings import kinds_table, skips_table
-from orchestrator.tables.html import Html, pack, page_data, static_table, template
+from orchestrator.tables.html import Html, fold, pack, table_html, template
 from orchestrator.tables.operators import CHANGES, OPERATORS, TYPES, DiffPair, DiffRow
 from orchestrator.tables.results import (
     FIGURE_COLUMNS,
@@ -82,14 +82,13 @@ def render_html(data: ReportData, *, title: str, is_of_site: bool = False) -> st
     models = {row.model.subject: row.model for row in data.results}.values()
     # Each model's picture (None without a timing pass) and matrix.
     blocks = [
-        (model, picture, "" if picture is None else static_table(picture.table, "pictured"), matrix)
+        (model, picture, "" if picture is None else table_html(picture.table, "pictured"), matrix)
         for model, matrix in zip(models, matrix_tables(data), strict=True)
         for picture in (pictures.get(model.subject),)
     ]
     grids = page_tables(data)
     folds = {
-        table.name: pack(page_data(table))
-        for table in (*grids.values(), *(matrix for *_, matrix in blocks))
+        table.name: fold(table) for table in (*grids.values(), *(matrix for *_, matrix in blocks))
     }
     is_folded = len(blocks) > _MOST_OPEN
     if is_folded:
@@ -207,11 +206,11 @@ def _changes(pairs: Sequence[DiffPair]) -> Table[Any]:
     return Table(
         name="changes",
         caption="Operators of two runs, largest difference first",
-        columns=[column.of(diff_row) for column in CHANGES],
+        columns=[column.of(diff_row, opens=column is CHANGES[0]) for column in CHANGES],
         rows=rows,
         key=lambda row: row[0].row.key,
         is_virtual=lambda row: row[0].row.is_virtual,
-        group=lambda row: str(row[1]),
+        attributes=lambda row: {"data-group": str(row[1])},
     )
 
 

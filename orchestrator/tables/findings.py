@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from orchestrator.analysis.measured import SEVERITIES, FindingCount
@@ -32,7 +33,8 @@ FINDINGS: Final[Sequence[Column[FindingCount]]] = (
 
 def findings_table(rows: Sequence[FindingCount]) -> Table[FindingCount]:
     """Return the findings of one case."""
-    return Table(name="findings", caption="Findings", columns=FINDINGS, rows=rows)
+    columns = [replace(column, is_optional=True) for column in FINDINGS]
+    return Table(name="findings", caption="Findings", columns=columns, rows=rows)
 
 
 def _name(row: ResultRow) -> str:

@@ -1,5 +1,5 @@
-"""Tables on a page: static, or drawn, searched and sorted by the page's script; and the parts of a
-page: its scripts with their hashes, its policy and its packed data.
+"""Tables on a page, which its script sorts, searches and hides rows of; and the parts of a page: its
+scripts with their hashes, its policy and its packed data.
 
 Hashes are those of the files in reports/templates, never of a finished page: a browser doesn't run
 a script that a text of a phone, a file or another lab injects.
@@ -11,11 +11,11 @@ import base64
 import gzip
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from functools import cache
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, cached_property, lru_cache, partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Generic
 from urllib.parse import quote
 
 import jinja2
@@ -29,10 +29,12 @@ from orchestrator.tables.labels import STATE_CLASSES, page_name
 from orchestrator.tables.table import NOTHING, NOTHINGS, Column, Form, Kind, R, Table
 from orchestrator.units import format_bytes, format_change, format_latency
 
-#: A column with more distinct words has no list to choose from.
-_MOST_CHOICES: Final = 200
-
-
+#: The class of a table that the page's script lets people search, choose from and save.
+GRID: Final = "grid-table"
+#: A word of more characters may be broken into lines.
+_LONG: Final = 30
+#: A change of at least this many percent is coloured.
+_NOTABLE: Final = 2.0
 #: The kinds of columns whose values are HTML or links.
 _HTML_KINDS: Final = frozenset({Kind.PICTURE, Kind.MARKUP, Kind.CASES})
 
@@ -48,23 +50,24 @@ class Html(str):
 
 def page(tables: Sequence[Table[Any]]) -> str:
     """Return a page of tables with the caption of the first: one file without references."""
-    folds = {table.name: pack(page_data(table)) for table in tables}
+    folds = {table.name: fold(table) for table in tables}
     return template("table.html.j2").render(title=tables[0].caption, tables=tables, folds=folds)
 
 
+@lru_cache(maxsize=1 << 13)
 def plain(text: str) -> str:
     """Return text as HTML: visible and escaped."""
     return str(escape(visible(text)))
 
 
+def _attributes(attributes: Mapping[str, str]) -> str:
+    """Return the attributes of a tag that have a value, escaped."""
+    return "".join(f' {name}="{plain(value)}"' for name, value in attributes.items() if value)
+
+
 def tag(name: str, content: str = "", css_class: str = "", **attributes: str) -> str:
     """Return an element around HTML with a class; the values of other attributes are escaped."""
-    words = "".join(
-        f' {key.rstrip("_")}="{plain(value)}"'
-        for key, value in ({"class": css_class} | attributes).items()
-        if value
-    )
-    return f"<{name}{words}>{content}</{name}>"
+    return f"<{name}{_attributes({'class': css_class} | attributes)}>{content}</{name}>"
 
 
 def badge(word: str, css_class: str = "") -> str:
@@ -72,168 +75,204 @@ def badge(word: str, css_class: str = "") -> str:
     return tag("span", plain(word), f"badge {css_class}".rstrip())
 
 
-def static_table(table: Table[R], css_class: str = "cards") -> Html:
-    """Return all rows of the table as HTML without scripts; ``css_class`` is the table's class."""
-    if not table.listed and table.nothing:
-        return Html(tag("p", plain(table.nothing), "empty"))
-    rows, uniform = table.listed, list[str]()
-    columns: list[tuple[Column[R], Sequence[Any]]] = []
-    for column in table.of(Form.HTML):
-        is_html = column.kind in _HTML_KINDS
-        cells: Sequence[Any] = (
-            [column.value(row) for row in rows] if is_html else column.cells(rows)
+@dataclass(frozen=True, eq=False)
+class _Cells(Generic[R]):
+    """A column's head as HTML, and its cells as texts and as HTML."""
+
+    column: Column[R]
+    texts: Sequence[Any]
+    html: Sequence[str]
+
+    @cached_property
+    def head(self) -> str:
+        """The column's head."""
+        column = self.column
+        if column.kind is Kind.PICTURE:
+            return f'<th scope="col" class="picture">{column.box}</th>'
+        unit = f" <small>{plain(column.unit)}</small>" if column.unit else ""
+        attributes = {
+            "scope": "col",
+            "data-name": column.name,
+            "data-choice": "1" * column.is_choice,
+            "class": "n" * column.is_figure,
+        }
+        return f"<th{_attributes(attributes)}>{plain(column.head)}{unit}</th>"
+
+    def is_empty(self, rows: slice) -> bool:
+        """Whether people need no such column for these rows."""
+        return self.column.is_optional and NOTHINGS.issuperset(self.texts[rows])
+
+    def is_shared(self, rows: slice) -> bool:
+        """Whether these rows have one word in it, which can be said once."""
+        texts = self.texts[rows]
+        return len(texts) > 1 and self.column.is_merged and len(set(texts)) == 1
+
+    def shared_text(self, place: int) -> str:
+        """What all rows share, with the head; empty where that is nothing."""
+        text = self.texts[place]
+        words = (self.column.head, text, self.column.unit)
+        return "" if text in NOTHINGS else " ".join(filter(None, words))
+
+
+class TableHtml(Generic[R]):
+    """A table as HTML: each cell is made once; all rows are put together, or some of them."""
+
+    def __init__(self, table: Table[R], css_class: str = "cards") -> None:
+        """``css_class`` is the table's class; see :data:`GRID`."""
+        self._table = table
+        self._is_grid = css_class == GRID
+        self._css_class = GRID if self._is_grid else f"whole {css_class}"
+        # On a narrow window, rows are cards with heads beside the cells.
+        self._has_labels = css_class.startswith(("cards", "pictured"))
+        columns = [column for column in table.columns if Form.HTML in column.forms]
+        self._columns = list(map(self._cells, columns))
+        self._starts = [f"<tr{_attributes(self._of_row(row))}>" for row in table.listed]
+        self._below = [self._below_name(place) for place in range(len(table.listed))]
+
+    def part(self, begin: int = 0, end: int | None = None) -> Html:
+        """Return rows ``begin`` to ``end``. Columns that say nothing of them are left out; those
+        that say one word of all of them are hidden, and the word stands below.
+        """
+        rows, table = slice(begin, end), self._table
+        if table.nothing and not self._starts[rows]:
+            return Html(tag("p", plain(table.nothing), "empty"))
+        columns = [item for item in self._columns if not item.is_empty(rows)]
+        names, *further = columns or self._columns[:1]
+        shared = [item for item in further if item.is_shared(rows)]
+        heads = [names.head]
+        cells: list[Sequence[str]] = [self._names(names, rows)]
+        for item in further:
+            hidden = " hidden" if item in shared else ""
+            heads.append(f"{item.head[:3]}{hidden}{item.head[3:]}")
+            of_column = item.html[rows]
+            cells.append([f"<td{hidden}{cell[3:]}" for cell in of_column] if hidden else of_column)
+        lines = (f"{''.join(parts)}</tr>" for parts in zip(self._starts[rows], *cells, strict=True))
+        caption = plain(table.caption)
+        shared_text = "; ".join(filter(None, (item.shared_text(begin) for item in shared)))
+        return Html(
+            f'<div class="scroll" role="region" tabindex="0" aria-label="{caption}">'
+            f'<table class="{self._css_class}" data-table="{plain(table.name)}"'
+            f' data-order="{plain(table.order)}"><caption class="unseen">{caption}</caption>'
+            f"<thead><tr>{''.join(heads)}</tr></thead><tbody>{''.join(lines)}</tbody></table></div>"
+            + (tag("p", plain(f"In all rows: {shared_text}."), "legend") if shared_text else "")
         )
-        if column.is_merged and len(rows) > 1 and len(set(cells)) == 1:
-            uniform += [f"{column.head} {cells[0]}"] if cells[0] not in NOTHINGS else []
-        else:
-            columns.append((column, cells))
-    caption, heads = plain(table.caption), "".join(_head(column) for column, _ in columns)
-    same_text = "; ".join(uniform)
-    return Html(
-        f'<div class="scroll" role="region" tabindex="0" aria-label="{caption}">'
-        f'<table class="whole {css_class}" data-table="{plain(table.name)}">'
-        f'<caption class="unseen">{caption}</caption><thead><tr>{heads}</tr></thead>'
-        f"<tbody>{''.join(_lines(table, columns, css_class))}</tbody></table></div>"
-        + (tag("p", plain(f"In all rows: {same_text}."), "legend") if same_text else "")
-    )
 
+    def _of_row(self, row: R) -> dict[str, str]:
+        """Return a row's attributes."""
+        table, attributes = self._table, dict(self._table.attributes(row))
+        is_clean = table.is_judged is None or table.is_judged(row)
+        marks = ("virtual-ground" * table.is_virtual(row), "unclean" * (not is_clean))
+        attributes["class"] = " ".join(filter(None, (attributes.get("class"), *marks)))
+        return attributes
 
-def _lines(
-    table: Table[R], columns: Sequence[tuple[Column[R], Sequence[Any]]], css_class: str
-) -> Iterator[str]:
-    """Yield the rows as HTML; the first cell of each is its head, with a badge where virtual."""
-    rows = table.listed
-    # On a narrow window, rows are cards with heads beside the cells; small tables never are.
-    is_small = css_class.startswith("small")
-    drawn = [_cells(table, column, cells, is_small=is_small) for column, cells in columns]
-    virtual = " " + badge("virtual", "virtual")
-    for row, (first, *further_cells) in zip(rows, zip(*drawn, strict=True), strict=True):
-        is_virtual = table.is_virtual(row)
-        row_class = f"{table.look(row)}{' virtual-ground' if is_virtual else ''}".strip()
-        words = f' class="{row_class}"' if row_class else ""
-        words += "".join(f' {name}="{plain(word)}"' for name, word in table.attributes(row).items())
-        head = f'<th scope="row"{first}{virtual if is_virtual else ""}</th>'
-        cells = "".join(f"<td{cell}</td>" for cell in further_cells)
-        yield f"<tr{words}>{head}{cells}</tr>"
-
-
-def _head(column: Column[Any]) -> str:
-    if column.kind is Kind.PICTURE:
-        return f'<th scope="col" class="picture">{column.box}</th>'
-    unit = f" <small>{plain(column.unit)}</small>" if column.unit else ""
-    return tag("th", plain(column.head) + unit, "n" if column.is_figure else "", scope="col")
-
-
-def _cells(
-    table: Table[R], column: Column[R], cells: Sequence[Any], *, is_small: bool
-) -> list[str]:
-    """Return a column's cells as HTML: attributes and content, without the tags' names."""
-    if column.kind is Kind.PICTURE:
-        return [f' class="picture"><div>{cell}</div>' for cell in cells]
-    label = "" if is_small else f' data-label="{plain(column.head)}"'
-    side = "n" if column.is_figure else ""
-    html_cells = []
-    for row, cell in zip(table.listed, cells, strict=True):
-        tone = column.tone(row) if column.tone is not None else ""
-        # Classes of badges have a dash.
-        is_badge = "-" in tone
-        css_class = side if is_badge else f"{side} {tone}".strip()
-        words = f' class="{css_class}"' if css_class else ""
-        inner = badge(cell, tone) if is_badge and cell else _words(table, column, row, cell)
-        html_cells.append(f"{label}{words}>{inner}")
-    return html_cells
-
-
-def _words(table: Table[R], column: Column[R], row: R, cell: Any) -> str:  # noqa: ANN401
-    """Return the content of a cell, as a link where it opens a case or a page."""
-    if column.kind is Kind.CASES:
-        links = [
-            f"<li>{_link(f'#c-{key}' if key else '', plain(words))}</li>" for words, key in cell
+    def _names(self, names: _Cells[R], rows: slice) -> list[str]:
+        """Return the heads of rows, each with a badge where it is virtual, and on a narrow window
+        with what tells it from others.
+        """
+        below = self._below[rows]
+        return [
+            f'<th scope="row"{cell[3:-5]}{more}</th>'
+            for cell, more in zip(names.html[rows], below, strict=True)
         ]
-        return tag("ul", "".join(links), "plain")
-    words = str(cell) if column.kind is Kind.MARKUP else plain(cell)
-    if words and not column.is_figure and column.kind is not Kind.MARKUP:
-        words = f"<bdi>{words}</bdi>"
-    if column.case is not None and words and (case := column.case(row)):
-        return _link(f"#c-{case}", words)
-    if column.opens and table.key is not None and (key := table.key(row)):
-        return _link(key.join(table.link), words)
-    return words
+
+    def _below_name(self, place: int) -> str:
+        table = self._table
+        virtual = f" {badge('virtual', 'virtual')}" if table.is_virtual(table.listed[place]) else ""
+        texts = {item.column.name: item.texts for item in self._columns}
+        apart = [texts[name][place] for name in table.apart]
+        return virtual + (
+            tag("small", plain(", ".join(apart)), "apart narrow-only") if apart else ""
+        )
+
+    def _cells(self, column: Column[R]) -> _Cells[R]:
+        rows = self._table.listed
+        label = f' data-label="{plain(column.head)}"' if self._has_labels else ""
+        if column.kind in _HTML_KINDS:
+            values = [column.value(row) for row in rows]
+            return _Cells(column, values, [_html_cell(column, value, label) for value in values])
+        texts = column.cells(rows)
+        tones = [column.tone(row) if column.tone is not None else "" for row in rows]
+        if column.is_figure:
+            contents: Iterable[tuple[str, str]] = self._figures(column, texts, tones)
+        else:
+            contents = (self._words(text, tone) for text, tone in zip(texts, tones, strict=True))
+        if column.case is not None or column.opens:
+            pairs = zip(contents, map(partial(self._address, column), rows), strict=True)
+            contents = ((words, _link(address, html)) for (words, html), address in pairs)
+        if self._is_grid and column.kind is not Kind.NUMBER and not column.opens:
+            column = replace(column, is_merged=True)
+        return _Cells(column, texts, [f"<td{label}{words}>{html}</td>" for words, html in contents])
+
+    def _words(self, text: str, tone: str) -> tuple[str, str]:
+        """Return a cell's attributes and its content."""
+        # Classes of badges have a dash.
+        if "-" in tone:
+            return "", badge(text, tone) if text else ""
+        is_long = not self._has_labels and len(text) > _LONG
+        return _class(f"{tone} words" if is_long else tone), text and f"<bdi>{plain(text)}</bdi>"
+
+    def _figures(
+        self, column: Column[R], texts: Sequence[str], tones: Sequence[str]
+    ) -> Iterator[tuple[str, str]]:
+        """Yield the attributes and contents of figures; in a grid each has its value where the text
+        isn't just that, with two more digits where exports have more.
+        """
+        rows, figures = self._table.listed, column.figures(self._table.listed)
+        shown_digits = column.decimals(figures)
+        digits = shown_digits + 2 if column.exact is not None else shown_digits or None
+        for row, text, tone, figure in zip(rows, texts, tones, figures, strict=True):
+            css_class, more = f"n {tone}", ""
+            if figure is None or text in NOTHINGS:
+                css_class += " nothing"
+            else:
+                if column.is_signed and abs(figure) >= _NOTABLE:
+                    css_class += " is-slower" if figure > 0 else " is-faster"
+                value = round(figure, digits)
+                is_text = text == f"{figure:.{shown_digits}f}" and value == float(text)
+                if self._is_grid and not is_text:
+                    more = f' data-value="{value}"'
+            if share := column.bar(row) if column.bar is not None else None:
+                css_class, more = f"{css_class} bar-cell", f'{more} style="--part:{share:.1%}"'
+            words = text if column.shown is None else plain(text)
+            yield f"{_class(css_class)}{more}", words
+
+    def _address(self, column: Column[R], row: R) -> str:
+        """Return the address that a cell leads to; empty for none."""
+        table = self._table
+        if column.case is not None and (case := column.case(row)):
+            return f"#c-{case}"
+        key = table.key(row) if column.opens and table.key is not None else ""
+        return key and key.join(table.link)
+
+
+def _html_cell(column: Column[Any], value: Any, label: str) -> str:  # noqa: ANN401
+    """Return a cell of a drawing, of links to cases or of HTML."""
+    if column.kind is Kind.PICTURE:
+        return f'<td class="picture"><div>{value}</div></td>'
+    if column.kind is Kind.MARKUP:
+        return f"<td{label}>{value}</td>"
+    links = (f"<li>{_link(key and f'#c-{key}', plain(name))}</li>" for name, key in value)
+    return f"<td{label}>{tag('ul', ''.join(links), 'plain')}</td>"
+
+
+def table_html(table: Table[Any], css_class: str = "cards") -> Html:
+    """Return all rows of a table as HTML."""
+    return TableHtml(table, css_class).part()
+
+
+def fold(table: Table[Any]) -> str:
+    """Return a table packed, which the page's script unfolds when it is looked at."""
+    return pack(table_html(table, GRID))
 
 
 def _link(address: str, words: str) -> str:
-    return f'<a class="open" href="{plain(address)}">{words}</a>' if address else words
+    return f'<a class="open" href="{plain(address)}">{words}</a>' if address and words else words
 
 
-def page_data(table: Table[R]) -> Mapping[str, object]:
-    """Return the table as JSON values for the page's script."""
-    rows = table.listed
-    columns = [_column(column, rows) for column in table.of(Form.HTML)]
-    page: dict[str, object] = {
-        "caption": table.caption,
-        "columns": columns,
-        "keys": _distinct([table.key(row) if table.key is not None else "" for row in rows]),
-        "virtual": [int(table.is_virtual(row)) for row in rows],
-        "link": list(table.link),
-        "order": table.order,
-    }
-    if table.is_judged is not None:
-        page["judged"] = [int(table.is_judged(row)) for row in rows]
-    if table.group is not None:
-        page["groups"] = _distinct([table.group(row) for row in rows])
-    return page
-
-
-def _column(column: Column[R], rows: Sequence[R]) -> Mapping[str, object]:
-    page: dict[str, object] = {"label": column.head, "name": column.name, "unit": column.unit}
-    if column.is_figure:
-        return page | _figures(column, rows)
-    if column.kind is Kind.PICTURE:
-        return page | _distinct([column.value(row) for row in rows]) | {"kind": "picture"}
-    words = list(map(visible, column.cells(rows)))
-    page["kind"] = "case" if column.opens else "text"
-    if column.tone is not None:
-        page["kind"] = "badge"
-        words = [f"{column.tone(row)}|{word}" for row, word in zip(rows, words, strict=True)]
-    distinct = _distinct(words)
-    # The page shows a value that all rows share only once.
-    is_same = len(rows) > 1 and len(distinct["words"]) == 1 and not column.opens
-    is_choice = column.is_choice and 1 < len(distinct["words"]) <= _MOST_CHOICES
-    return page | distinct | {"choice": int(is_choice)} | ({"same": 1} if is_same else {})
-
-
-def _figures(column: Column[R], rows: Sequence[R]) -> dict[str, object]:
-    """Return a column of figures: as texts, and as values with two more digits for sorting and
-    colours.
-    """
-    figures, texts = column.figures(rows), list(map(visible, column.cells(rows)))
-    digits = column.decimals(figures) + 2
-    page: dict[str, object] = {
-        "kind": "number",
-        "signed": int(column.is_signed),
-        "texts": texts,
-        "values": [
-            # No value where the text is no figure.
-            None if figure is None or text in NOTHINGS else round(figure, digits)
-            for figure, text in zip(figures, texts, strict=True)
-        ],
-    }
-    if column.bar is not None:
-        page["bars"] = [share and round(share, 3) for share in map(column.bar, rows)]
-    if column.kind is Kind.COUNT and len(rows) > 1 and len(set(texts)) == 1:
-        page["same"] = 1
-    if column.tone is not None:
-        page["tones"] = _distinct([column.tone(row) for row in rows])
-    if column.case is not None:
-        page["cases"] = [column.case(row) for row in rows]
-    return page
-
-
-def _distinct(words: Sequence[str]) -> dict[str, list[object]]:
-    """Return the distinct words, and the index of each row's word."""
-    places: dict[str, int] = {}
-    indices = [places.setdefault(word, len(places)) for word in words]
-    return {"words": list(places), "places": list(indices)}
+@lru_cache(maxsize=1 << 10)
+def _class(words: str) -> str:
+    """Return the attribute of an element's classes, each once; empty for none."""
+    return _attributes({"class": " ".join(words.split())})
 
 
 def template(name: str) -> jinja2.Template:
@@ -264,7 +303,7 @@ def _environment() -> jinja2.Environment:
         "inline_script": inline_script,
         "page_policy": page_policy,
         "version": __version__,
-        "whole": static_table,
+        "whole": table_html,
     }
     environment.filters |= {
         "size": format_bytes,
@@ -286,8 +325,8 @@ def _finalize(value: object) -> object:
 
 #: Kind of page -> its inline scripts.
 SCRIPTS: Final[Mapping[str, Sequence[str]]] = {
-    "report": ("page.js", "tables.js", "evidence.js", "grid.js"),
-    "table": ("page.js", "grid.js"),
+    "report": ("page.js", "tables.js", "evidence.js"),
+    "table": ("page.js", "tables.js"),
     "compared": ("page.js", "tables.js"),
     #: Its script is a file of its own.
     "site": (),
@@ -323,8 +362,8 @@ def page_policy(kind: str) -> str:
     )
 
 
-#: Enough for text that repeats itself; higher levels take several times as long for some percent.
-_LEVEL = 5
+#: Enough for text that repeats itself; higher levels take twice as long for some percent.
+_LEVEL = 6
 #: Values aren't checked for cycles: they are made here and have none.
 _to_text = json.JSONEncoder(
     ensure_ascii=False, separators=(",", ":"), allow_nan=False, check_circular=False
@@ -355,10 +394,16 @@ def notebook_html(
     with a link to ``report``.
     """
     columns = [_bar(column) if column.kind is Kind.BAR else column for column in table.columns]
-    first_rows = replace(table, rows=table.listed[:NOTEBOOK_ROWS], key=None, columns=columns)
+    first_rows = replace(
+        table,
+        rows=table.listed[:NOTEBOOK_ROWS],
+        key=None,
+        columns=columns,
+        attributes=lambda row: {"class": table.look(row)},
+    )
     return template("notebook.html.j2").render(
         title=title,
-        table=static_table(first_rows),
+        table=table_html(first_rows),
         notes=notes,
         report=report and (report.as_uri() if report.is_absolute() else quote(report.as_posix())),
         more=len(table.listed) - len(first_rows.listed),

@@ -270,7 +270,7 @@ def no_time_text(cases: int, invocations: int) -> str:
 STATE_CLASSES: Final[Mapping[str, str]] = {
     "confirmed": "v-error",
     "refuted": "t-full",
-    "expected": "tied",
+    "expected": "v-tied",
 }
 
 

@@ -63,7 +63,7 @@ def figures_decimals(rows: Sequence[ResultRow]) -> int:
 def _winner_class(row: ResultRow) -> str:
     if row.best is BestMark.NONE:
         return ""
-    return "best" if row.is_proven_best else "tied"
+    return "v-best" if row.is_proven_best else "v-tied"
 
 
 def _ratio(row: ResultRow) -> str:

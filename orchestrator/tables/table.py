@@ -90,10 +90,10 @@ class Column(Generic[R]):
     case: Callable[[R], str] | None = None
     #: Whether an empty column is hidden from people.
     is_optional: bool = False
-    #: Whether a static table on a page shows a word that all rows share once below.
+    #: Whether a page shows a word that all rows share once below.
     is_merged: bool = False
     #: On a page: words can be chosen from a list; the cell opens the row's case; a figure has a
-    #: sign.
+    #: sign, and a colour where it is a notable change in percent.
     is_choice: bool = False
     opens: bool = False
     is_signed: bool = False
@@ -264,10 +264,10 @@ class Table(Generic[R]):
     #: How a terminal shows a row: ``winner``, ``doubt``, ``bad``; empty for nothing unusual.
     look: Callable[[R], str] = lambda _: ""
     is_judged: Callable[[R], bool] | None = None
-    #: The group that a row belongs to, where a page shows one group at a time.
-    group: Callable[[R], str] | None = None
-    #: Further HTML attributes of a row in a static table.
+    #: Further HTML attributes of a row: ``data-group`` for one that a page shows with its group.
     attributes: Callable[[R], Mapping[str, str]] = lambda _: {}
+    #: On a narrow page, the columns whose words stand below a row's name, too.
+    apart: Sequence[str] = ()
     #: The order in which the rows are given.
     order: str = "as listed"
 

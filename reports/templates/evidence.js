@@ -1,4 +1,4 @@
-/* A case's evidence, drawn in a dialog from what report/evidence.py says of it. All words of it are text. */
+/* A case's evidence, drawn in a dialog from what report/evidence.py says of it: its tables are the page's HTML, all else is text. */
 (function () {
   var byId = report.byId, data = report.data, make = report.element;
   var dialog = byId("dialog"), together = Number(dialog.dataset.together), order = null;
@@ -26,29 +26,35 @@
   }
 
   /* Beside each run where its inferences lie, from 5 to 95 %, and its figure: all on one scale. */
-  function withSpreads(table, page, from, to, told) {
-    var columns = ["latency_us", "p5_us", "p95_us"].map(function (name) {
-      return page.columns.find(function (column) { return column.name === name; });
+  function withSpreads(table, told) {
+    var heads = Array.from(table.tHead.rows[0].cells), rows = Array.from(table.tBodies[0].rows), ends = [];
+    var spreads = rows.map(function (row) {
+      return ["latency_us", "p5_us", "p95_us"].map(function (name) {
+        var cell = row.cells[heads.findIndex(function (head) { return head.dataset.name === name; })];
+        var value = cell ? parseFloat(cell.textContent) : NaN;
+        if (!isNaN(value)) { ends.push([value, cell.textContent]); }
+        return value;
+      });
     });
-    var parts = columns.map(function (column) { return column.values.slice(from, to); });
-    var figures = parts[0], lows = parts[1], highs = parts[2], known = [];
-    columns.forEach(function (column, of) {
-      parts[of].forEach(function (value, place) { if (value !== null) { known.push([value, column.texts[from + place]]); } });
-    });
-    known.sort(function (a, b) { return a[0] - b[0]; });
-    var least = known[0], most = known[known.length - 1], low = least[0], high = most[0];
+    ends.sort(function (a, b) { return a[0] - b[0]; });
+    var least = ends[0], most = ends[ends.length - 1], low = least[0], high = most[0];
     var at = function (value) { return 3 + 94 * (high > low ? (value - low) / (high - low) : 0.5) + "%"; };
     var head = make("th", "picture", "p5 to p95");
     head.scope = "col";
     table.tHead.rows[0].append(head);
-    Array.from(table.tBodies[0].rows).forEach(function (row, place) {
-      var cell = make("td", "picture"), shapes = [];
-      if (lows[place] !== null && highs[place] !== null) { shapes.push(drawing("line", { x1: at(lows[place]), x2: at(highs[place]), y1: 8, y2: 8 })); }
-      if (figures[place] !== null) { shapes.push(drawing("circle", { cx: at(figures[place]), cy: 8, r: 3 })); }
+    rows.forEach(function (row, place) {
+      var cell = make("td", "picture"), shapes = [], figure = spreads[place][0], from = spreads[place][1], to = spreads[place][2];
+      if (!isNaN(from) && !isNaN(to)) { shapes.push(drawing("line", { x1: at(from), x2: at(to), y1: 8, y2: 8 })); }
+      if (!isNaN(figure)) { shapes.push(drawing("circle", { cx: at(figure), cy: 8, r: 3 })); }
       cell.append(drawing("svg", { "class": "spread", "aria-hidden": "true" }, shapes));
       row.append(cell);
     });
     return make("p", "legend", told + ". A line is one run, from 5 to 95 % of its inferences, a dot its figure; from " + least[1] + " to " + most[1] + " ms.");
+  }
+  function table(html, told) {
+    var made = report.fragment(html);
+    if (told) { made.append(withSpreads(made.querySelector("table"), told)); }
+    return Array.from(made.childNodes);
   }
 
   /* As tables/runs.py has a moment. */
@@ -78,16 +84,27 @@
       var heat = state.heat === null ? "---" : state.heat.toFixed(1) + " (" + state.zone + ")";
       return [item[0], item[1], heat, battery(state), clocks.join(", ") || "---"];
     });
-    var table = report.frame("Conditions before and after", heads.map(function (head) { return make("th", "", head); }));
+    var title = "Conditions before and after", holder = make("div", "scroll"), table = make("table", "whole small");
+    var head = table.createTHead().insertRow(), body = table.createTBody();
+    table.createCaption().textContent = title;
+    table.caption.className = "unseen";
+    holder.tabIndex = 0;
+    holder.setAttribute("role", "region");
+    holder.setAttribute("aria-label", title);
+    holder.append(table);
+    table.dataset.table = "conditions";
+    heads.forEach(function (word) {
+      head.append(make("th", "", word));
+      head.lastChild.scope = "col";
+    });
     rows.forEach(function (cells) {
-      var row = make("tr");
+      var row = body.insertRow();
       cells.forEach(function (text, place) { row.append(make(place ? "td" : "th", "", text)); });
       row.cells[0].scope = "row";
-      table.tBodies[0].append(row);
     });
     var states = moments.map(function (item) { return stateOf(item.slice(2)); });
     states.sort(function (a, b) { return a.at - b.at; });
-    return [table.parentElement].concat(traces("Temperature and clocks over time", states));
+    return [holder].concat(traces("Temperature and clocks over time", states));
   }
 
   /* Heat and clocks over time: a drawing of each quantity that changed, and a line with those that didn't. */
@@ -127,43 +144,37 @@
     return [make("h3", "", title), holder].concat(told);
   }
 
-  /* Kind of block -> what it makes of the page's data and of the block's own. */
+  /* Kind of block -> what is drawn of it. */
   var blocks = {
-    p: function (page, look, pieces) { return [line("p", look, pieces)]; },
-    h3: function (page, text) { return [make("h3", "", text)]; },
-    pre: function (page, look, text) {
+    p: function (look, pieces) { return [line("p", look, pieces)]; },
+    h3: function (text) { return [make("h3", "", text)]; },
+    pre: function (look, text) {
       var made = make("pre", look, text);
       made.tabIndex = 0;
       return [made];
     },
-    ul: function (page, items) {
+    ul: function (items) {
       var list = make("ul");
       items.forEach(function (pieces) { list.append(line("li", "", pieces)); });
       return [list];
     },
-    findings: function (page, from, to) { return report.rows(page.findings, from, to, []).parts; },
-    runs: function (page, from, to, told) {
-      var made = report.rows(page.runs, from, to, ["outcome", "quality", "delegate_truth"]);
-      return told ? made.parts.concat(withSpreads(made.table, page.runs, from, to, told)) : made.parts;
-    },
-    moments: function (page, moments) { return conditions(moments); },
-    samples: function (page, title, text) { return traces(title, JSON.parse(text).map(stateOf)); }
+    table: table,
+    moments: conditions,
+    samples: function (title, text) { return traces(title, JSON.parse(text).map(stateOf)); }
   };
 
   /* What one block can't show leaves the others as they are. */
-  function shown(page, block) {
+  function shown(block) {
     try {
-      return blocks[block[0]].apply(null, [page].concat(block.slice(1)));
+      return blocks[block[0]].apply(null, block.slice(1));
     } catch (error) {
       return [make("p", "empty", "\"" + block[0] + "\" of this case can't be shown: " + error.message)];
     }
   }
   function placeOf(key) {
     if (!order) {
-      order = data("results").then(function (page) {
-        var places = new Map();
-        page.keys.places.forEach(function (place, index) { places.set(page.keys.words[place], index); });
-        return places;
+      order = data("results").then(function (html) {
+        return new Map(Array.from(html.matchAll(/ href="#c-([^"]+)"/g), function (link, place) { return [link[1], place]; }));
       });
     }
     return order.then(function (places) { return places.get(key); });
@@ -171,10 +182,10 @@
   function open(key) {
     placeOf(key).then(function (place) {
       if (place === undefined) { return; }
-      data("evidence-" + Math.floor(place / together)).then(function (page) {
-        var item = page.cases[place % together], body = byId("dialog-body");
+      data("evidence-" + Math.floor(place / together)).then(function (cases) {
+        var item = cases[place % together], body = byId("dialog-body");
         byId("dialog-title").textContent = item[0];
-        body.replaceChildren.apply(body, [].concat.apply([], item[1].map(function (block) { return shown(page, block); })));
+        body.replaceChildren.apply(body, [].concat.apply([], item[1].map(shown)));
         report.tables(body);
         if (!dialog.open) { dialog.showModal(); }
         dialog.scrollTop = 0;

@@ -172,11 +172,11 @@ def home(request, tmp_path_factory):
 def visited(page: Any) -> int:
     """Open everything that a page opens; return how many cases."""
     page.evaluate("document.querySelectorAll('details').forEach(fold => { fold.open = true; })")
-    for place in page.locator("[data-grid], [data-chart], [data-matrix]").all():
+    for place in page.locator("[data-fold], [data-chart], [data-matrix]").all():
         place.scroll_into_view_if_needed()
     # What is drawn above one moves it out of sight again.
     page.wait_for_function(
-        "() => { const it = document.querySelector('[data-grid]:not(.drawn)'); it?.scrollIntoView(); return !it; }"
+        "() => { const it = document.querySelector('[data-fold]:not(.drawn)'); it?.scrollIntoView(); return !it; }"
     )
     links = page.locator("a.open[href^='#c-']")
     keys = dict.fromkeys(

@@ -218,9 +218,9 @@ def test_time_spans_are_written_as_elsewhere_and_a_block_that_fails_hides_no_oth
     page = open_report("small")
     spans = [0.3, 0.9996, 59.94, 59.97, 119.7, 3_599.6, 7_800.0]
     page.evaluate(
-        """spans => report.data("evidence-0").then(page => page.cases.forEach(item => {
+        """spans => report.data("evidence-0").then(cases => cases.forEach(item => {
           const moment = (at, heat) => [at, heat, {}, {}, null, "", null, null, "", ""];
-          item[1].unshift(["runs", 0, "many"], ["unheard-of"], ...spans.map((span, place) => [
+          item[1].unshift(["table", "", "5 runs"], ["unheard-of"], ...spans.map((span, place) => [
             "samples", `span ${place}`, JSON.stringify([moment(0, 20), moment(span, 30)]),
           ]));
         }))""",
@@ -275,8 +275,8 @@ def test_without_scripts_a_link_leads_to_the_figures_and_the_reasons_of_its_case
 
 def grid(page, name="results"):
     """A table that the page's script draws, when it has done so."""
-    page.locator(f"[data-grid='{name}']").scroll_into_view_if_needed()
-    host = page.locator(f"[data-grid='{name}'].drawn")
+    page.locator(f"[data-fold='{name}']").scroll_into_view_if_needed()
+    host = page.locator(f"[data-fold='{name}'].drawn")
     host.wait_for()
     return host
 
@@ -489,7 +489,7 @@ AXE_VIEWS = [("rich", WIDE, "light"), ("rich", PHONE, "dark"), ("folded", PHONE,
 @pytest.mark.parametrize(("name", "viewport", "scheme"), AXE_VIEWS)
 def test_page_has_no_serious_fault_of_accessibility(open_report, name, viewport, scheme):
     page = open_report(name, viewport, color_scheme=scheme)
-    for host in page.locator("[data-grid]").all():
+    for host in page.locator("[data-fold]").all():
         host.scroll_into_view_if_needed()
     left_out = OF_COLOURS if name == "folded" else ()
     assert serious_faults(page, left_out=left_out) == []
@@ -613,6 +613,6 @@ def test_twelve_phones_with_three_models_are_told_at_a_glance_and_links_open_wha
     lines = page.locator(".model-picture tbody tr")
     expect(lines).to_have_count(36)
     assert lines.first.bounding_box()["y"] < viewport["height"]
-    expect(page.locator("[data-grid='results']")).to_be_hidden()
+    expect(page.locator("[data-fold='results']")).to_be_hidden()
     page.get_by_role("link", name="All results").click()
-    expect(page.locator("[data-grid='results'].drawn")).to_be_visible()
+    expect(page.locator("[data-fold='results'].drawn")).to_be_visible()

@@ -42,9 +42,9 @@ def open_page(open_address, site):
 
 
 def rows_of(page):
-    page.locator("[data-grid]").scroll_into_view_if_needed()
+    page.locator("[data-fold]").scroll_into_view_if_needed()
     page.wait_for_selector(".grid.drawn tbody tr")
-    return page.locator("[data-grid] tbody tr")
+    return page.locator("[data-fold] tbody tr")
 
 
 def series_of(page):
@@ -104,7 +104,7 @@ def test_series_opens_from_the_overview_and_leads_to_its_report(open_page):
     )
     expect(page.locator("svg.dots a.open")).not_to_have_count(0)
     follow(page, page.get_by_role("link", name="All series"))
-    page.wait_for_selector("[data-grid]")
+    page.wait_for_selector("[data-fold]")
 
 
 def test_without_scripts_there_are_lines_charts_and_links(open_page):

@@ -49,7 +49,7 @@ from orchestrator.records.plan import StoppingRule
 from orchestrator.records.verdict import ParityVerdict, Quality
 from orchestrator.report.drawing import Across, Line, Mark, Point, axis_of, lines, sparkline
 from orchestrator.report.render import render_html
-from orchestrator.tables.html import Html, mark, pack, page_data, template
+from orchestrator.tables.html import Html, fold, mark, template
 from orchestrator.tables.labels import STATE_CLASSES, moment_text, short_names
 from orchestrator.tables.table import MS, NOTHING, PAGE, Column, Kind, Table, column_decimals
 from orchestrator.units import US_PER_MS, format_change
@@ -88,7 +88,7 @@ def shared_files() -> Mapping[str, str]:
     files = {}
     for ending, names in (
         ("css", ("report.css", "site.css")),
-        ("js", ("page.js", "grid.js", "farm.js")),
+        ("js", ("page.js", "tables.js", "farm.js")),
     ):
         content = "".join((folder / name).read_text("utf-8") for name in names)
         digest = hashlib.sha256(content.encode()).hexdigest()[:12]
@@ -111,7 +111,8 @@ def overview_page(site: Site) -> str:
         more_groups=max(0, len(site.groups) - _MAX_GROUPS),
         most_members=_MAX_MEMBERS,
         plain=replace(table, rows=table.listed[:_PLAIN_ROWS]),
-        fold=pack(page_data(table)),
+        table=table,
+        fold=fold(table),
         is_virtual=site.has_virtual,
         is_mixed=site.has_real,
     )
@@ -448,6 +449,7 @@ def _series_table(site: Site) -> Table[SiteSeries]:
         is_virtual=lambda row: row.is_virtual,
         is_judged=lambda row: row.is_trusted and row.faulty_outputs is None,
         link=("series/", ".html"),
+        apart=("configuration", "device"),
         order="worst first",
     )
 
