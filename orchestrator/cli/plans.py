@@ -126,7 +126,7 @@ _SKIPPED: Final[Sequence[Column[SkippedCase]]] = (
     Column("threads", "threads", lambda skip: skip.threads, Kind.COUNT),
     Column("tool", "tool", lambda skip: skip.tool),
     Column("reason_code", "code", lambda skip: skip.reason_code),
-    Column("reason", "reason", lambda skip: skip.reason),
+    Column[SkippedCase]("reason", "reason", lambda skip: skip.reason).sentence,
 )
 
 

@@ -52,6 +52,10 @@ def report(
 
     # HTML always goes to a file: the data folder's reports when none is named.
     form = format_of(form, out, REPORT_FORMATS, default="html")
+    if legend and form != "text":
+        raise UsageError(
+            f"--legend explains a table of text, and this is {form}", hint="add --format text"
+        )
     chosen, data = _data(settings, campaigns, has_logs=form == "html")
     facts = {"campaigns": [item.campaign_id for item in chosen]}
     if form == "html":

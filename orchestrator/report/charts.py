@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from orchestrator.analysis.outcome import figure_us
 from orchestrator.frozen import frozen
-from orchestrator.records.case import grouped
+from orchestrator.records.case import Case, grouped
 from orchestrator.records.run import FigureKind, RunRecord
 from orchestrator.report.data import ReportData
 from orchestrator.report.drawing import (
@@ -34,18 +34,22 @@ from orchestrator.report.drawing import (
 )
 from orchestrator.report.winners import Contest, alike, by_threads, kind_title, model_answer
 from orchestrator.tables.html import Html
-from orchestrator.tables.labels import ShortNames, delegate_place, figure_unit, short_names
+from orchestrator.tables.labels import (
+    ShortNames,
+    delegate_place,
+    figure_unit,
+    figure_value,
+    short_names,
+)
 from orchestrator.tables.operators import Profile
 from orchestrator.tables.results import RESULTS, figures_decimals
 from orchestrator.tables.rows import BestMark, ResultRow
 from orchestrator.tables.table import Column, Kind, R, Table
 from orchestrator.units import (
-    US_PER_MS,
     counted,
     format_latency,
     format_percent,
     three_digits,
-    tokens_per_s,
 )
 
 _MOST_CHARTS: Final = 12
@@ -54,6 +58,7 @@ _MOST_LINES: Final = 8
 _MOST_PARTS: Final = 60
 #: The greatest number of drawn runs of a case.
 _MOST_RUNS: Final = 60
+_NO_ENDS: Final = (None, None)
 
 
 def report_charts(data: ReportData) -> Mapping[str, Sequence[tuple[str, Html]]]:
@@ -85,7 +90,10 @@ def _threads(rows: Iterable[ResultRow]) -> Iterator[tuple[str, Html]]:
         drawn = [
             Line(
                 points=[
-                    Point(x=step.row.case.threads, y=_scaled(step.row, step.row.median_us or 0.0))
+                    Point(
+                        x=step.row.case.threads,
+                        y=figure_value(step.row.case, step.row.median_us or 0.0),
+                    )
                     for step in steps
                 ],
                 label=_without_threads(names.of(steps[-1].row.configuration)),
@@ -138,7 +146,7 @@ def _sustained(rows: Iterable[ResultRow]) -> Iterator[tuple[str, Html]]:
         names = short_names((row.configuration, row.case) for row in members)
         drawn = [
             Line(
-                points=[Point(x=at_s, y=_scaled(row, us)) for at_s, us in run.points],
+                points=[Point(x=at_s, y=figure_value(row.case, us)) for at_s, us in run.points],
                 label=names.of(row.configuration)
                 + (f", {run.attempt}." if run.attempt > 1 else ""),
                 look=_delegate_colour(row),
@@ -155,9 +163,11 @@ def _delegate_colour(row: ResultRow) -> str:
     return f"d{delegate_place(row.case) % COLOURS}"
 
 
-def run_strip(runs: Sequence[RunRecord], kind: FigureKind, name: str, css_class: str) -> Strip:
-    """Return runs for a strip: each with its figure of this kind and the 5 % and 95 % quantiles of
-    its inferences, in milliseconds.
+def run_strip(
+    case: Case, runs: Sequence[RunRecord], kind: FigureKind, name: str, css_class: str
+) -> Strip:
+    """Return a case's runs for a strip: each with its figure of this kind and the ends of its
+    inferences, from 5 to 95 %.
     """
     figures = [figure_us(run, kind) for run in runs]
     points = []
@@ -165,14 +175,15 @@ def run_strip(runs: Sequence[RunRecord], kind: FigureKind, name: str, css_class:
         if run.report is None or latency_us is None:
             continue
         inference = run.report.inference
-        ends = (inference.p5_us, inference.p95_us) if inference is not None else (None, None)
-        low, high = (None if end is None else end / US_PER_MS for end in ends)
-        points.append((latency_us / US_PER_MS, low, high))
-    return Strip(runs=points, label=f"{name}: {percentiles(figures)}", look=css_class)
+        ends = (inference.p5_us, inference.p95_us) if inference is not None else ()
+        low, high = (None if end is None else figure_value(case, end) for end in ends or _NO_ENDS)
+        points.append((figure_value(case, latency_us), low, high))
+    return Strip(runs=points, label=f"{name}: {percentiles(case, figures)}", look=css_class)
 
 
-def percentiles(figures_us: Iterable[float | None]) -> str:
-    """Return the percentiles of runs: ``12 runs, p50 6.45, p90 6.50, max 6.52 ms``.
+def percentiles(case: Case, figures_us: Iterable[float | None]) -> str:
+    """Return the percentiles of runs: ``12 runs, p50 6.45, p90 6.50, max 6.52 ms``; of speeds those
+    at the slow end, too: p10 and the minimum.
 
     A percentile is the smallest figure that as many percent don't exceed. With fewer than 10 runs
     p90 would be the maximum, with fewer than 100 p99: these are left out.
@@ -183,13 +194,13 @@ def percentiles(figures_us: Iterable[float | None]) -> str:
     count = len(figures)
     marks = {"p50": statistics.median(figures)}
     marks |= {
-        f"p{share}": figures[math.ceil(count * share / 100) - 1]
+        f"p{100 - share if case.is_per_token else share}": figures[math.ceil(count * share / 100) - 1]
         for share in (90, 99)
         if count * (100 - share) >= 100
     }
-    marks["max"] = figures[-1]
-    parts = [f"{name} {figure_us / US_PER_MS:.4g}" for name, figure_us in marks.items()]
-    return f"{counted(count, 'run')}, {', '.join(parts)} ms"
+    marks["min" if case.is_per_token else "max"] = figures[-1]
+    parts = [f"{name} {figure_value(case, us):.4g}" for name, us in marks.items()]
+    return f"{counted(count, 'run')}, {', '.join(parts)} {figure_unit(case)}"
 
 
 @frozen
@@ -394,13 +405,10 @@ def _ends(rows: Iterable[ResultRow], *, has_intervals: bool) -> list[float]:
         if row.own_summary is not None:
             interval = row.own_summary.interval if has_intervals else None
             ends = (interval.low, interval.high) if interval is not None else ()
-            values += [_scaled(row, end) for end in (row.own_summary.median_us, *ends) if end > 0]
+            values += [
+                figure_value(row.case, end) for end in (row.own_summary.median_us, *ends) if end > 0
+            ]
     return values
-
-
-def _scaled(row: ResultRow, us: float) -> float:
-    speed = tokens_per_s(us) if row.case.is_per_token else None
-    return us / US_PER_MS if speed is None else speed
 
 
 def _dot(row: ResultRow, names: ShortNames, *, has_label: bool) -> Dot:
@@ -408,8 +416,8 @@ def _dot(row: ResultRow, names: ShortNames, *, has_label: bool) -> Dot:
     interval = row.own_summary.interval
     low = high = None
     if interval is not None and interval.low > 0:
-        low, high = sorted(_scaled(row, end) for end in (interval.low, interval.high))
-    value = _scaled(row, row.own_summary.median_us)
+        low, high = sorted(figure_value(row.case, end) for end in (interval.low, interval.high))
+    value = figure_value(row.case, row.own_summary.median_us)
     mark = "best" if row.best is not BestMark.NONE else "" if row.result.is_judged else "doubt"
     name = names.of(row.configuration)
     texts = [

@@ -219,7 +219,7 @@ def _runs(row: ResultRow, runs: str, characters: int) -> Iterator[Block]:
     yield "h3", "Invocations"
     used = [item.latency_us for item in row.invocations if item.is_used]
     is_drawn = row.own_summary is not None and not row.case.is_per_token and len(used) > 1
-    yield "table", runs, percentiles(used) if is_drawn else ""
+    yield "table", runs, percentiles(row.case, used) if is_drawn else ""
     moments = []
     for item in row.invocations:
         run, number = item.run, _number(item)

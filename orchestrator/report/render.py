@@ -30,6 +30,7 @@ from orchestrator.tables.devices import BUILDS, CAMPAIGNS, DEVICES, MODELS
 from orchestrator.tables.escapes import visible
 from orchestrator.tables.findings import kinds_table, skips_table
 from orchestrator.tables.html import Html, fold, pack, table_html, template
+from orchestrator.tables.labels import figure_unit
 from orchestrator.tables.operators import CHANGES, OPERATORS, TYPES, DiffPair, DiffRow
 from orchestrator.tables.results import (
     FIGURE_COLUMNS,
@@ -321,14 +322,15 @@ def _details(row: ComparedCase) -> Mapping[str, object]:
     """
     sides = {"baseline": row.baseline, "candidate": row.candidate}
     all_strips = [
-        run_strip(list(item.used.values()), item.result.figure, name, f"d{colour}")
+        run_strip(item.case, list(item.used.values()), item.result.figure, name, f"d{colour}")
         for colour, (name, item) in enumerate(sides.items(), start=1)
     ]
     drawn = [strip for strip in all_strips if strip.runs]
+    unit = figure_unit(row.baseline.case)
     return {
         "title": case_title(row),
         "is_virtual": row.is_virtual,
-        "runs": strips(drawn, "The runs of both sides", "ms") if drawn else None,
+        "runs": strips(drawn, "The runs of both sides", unit) if drawn else None,
         "sentences": sentences(row),
     }
 

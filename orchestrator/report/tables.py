@@ -32,8 +32,8 @@ from orchestrator.tables.results import (
     row_style,
 )
 from orchestrator.tables.rows import BestMark, DeviceRow, ResultRow, SkipRow
-from orchestrator.tables.table import DATA, LINES, MS, PAGE, Column, Kind, Table
-from orchestrator.units import counted
+from orchestrator.tables.table import DATA, LINES, MS, PAGE, PEOPLE, Column, Kind, Table
+from orchestrator.units import counted, tokens_per_s
 
 
 @frozen
@@ -79,16 +79,14 @@ def lines_of(
     lines = []
     for members in grouped(rows, lambda row: row.place).values():
         cells = {names.of(row.configuration): row for row in members}
-        measured = [f"{row.configuration}, " for row in members]
-        # A skipped combination is shown where another device has a column for it.
+        # A skipped combination is shown where another device has a column for it. What only a pass
+        # lacks isn't: other passes may measure the case, and its flags aren't known.
         words = {
             names.of(label): f"skipped: {skip.skipped.reason_code}"
             for skip in skips.get((members[0].case.model_name, members[0].case.serial), [])
             for label in configurations
-            if names.of(label) not in cells and f"{label}, ".startswith(f"{skip.configuration}, ")
-            # Such a skip names no flags; other passes may have measured the combination.
-            if skip.skipped.reason_code != NOT_IN_TOOL
-            or not any(item.startswith(f"{skip.configuration}, ") for item in measured)
+            if skip.skipped.reason_code != NOT_IN_TOOL and names.of(label) not in cells
+            if f"{label}, ".startswith(f"{skip.configuration}, ")
         }
         words |= {label: word for label, row in cells.items() if (word := _cell_text(row, digits))}
         lines.append(
@@ -121,8 +119,8 @@ def matrix_table(
 ) -> Table[MatrixLine]:
     """Return the table of these lines with a column for each configuration."""
 
-    def column(label: str) -> Column[MatrixLine]:
-        return Column(
+    def column(label: str) -> Iterator[Column[MatrixLine]]:
+        median = Column[MatrixLine](
             f"{label}, median_us",
             label,
             lambda line: line.figures.get(label),
@@ -132,6 +130,13 @@ def matrix_table(
             tone=lambda line: row_style(row) if (row := line.rows.get(label)) is not None else "",
             case=lambda line: row.key if (row := line.rows.get(label)) is not None else "",
         )
+        rows = [row for line in lines if (row := line.rows.get(label)) is not None]
+        if not any(row.case.is_per_token for row in rows):
+            yield median
+            return
+        yield replace(median, forms=DATA)
+        speed = replace(median, unit="tokens/s", scale=1.0, forms=PEOPLE)
+        yield replace(speed, value=lambda line: tokens_per_s(line.figures.get(label)))
 
     return Table(
         name=name,
@@ -142,7 +147,7 @@ def matrix_table(
             Column("device", "phone", lambda line: line.device.title, forms=LINES | DATA),
             Column("serial", "serial", lambda line: line.device.serial, forms=DATA),
             Column("is_virtual", "", lambda line: line.device.is_virtual, Kind.FLAG, forms=DATA),
-            *map(column, labels),
+            *(item for label in labels for item in column(label)),
             Column("remarks", "", lambda line: line.remarks, forms=DATA),
         ],
         rows=lines,
@@ -159,8 +164,7 @@ def _cell_text(row: ResultRow, digits: int) -> str:
     notes = figure_notes(row)
     if not notes and not row.case.is_per_token:
         return ""
-    unit = " tokens/s" if row.case.is_per_token else ""
-    return f"{figure_text(row.case, row.median_us, digits)}{unit}{f' ({notes})' if notes else ''}"
+    return f"{figure_text(row.case, row.median_us, digits)}{f' ({notes})' if notes else ''}"
 
 
 #: The greatest number of listed cases; of more, the fastest of each model on each phone.

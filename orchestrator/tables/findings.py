@@ -24,8 +24,10 @@ FINDINGS: Final[Sequence[Column[FindingCount]]] = (
         lambda item: item.finding.severity,
         tone=lambda item: f"v-{item.finding.severity.value}",
     ),
-    Column("message", "message", lambda item: item.finding.message),
-    Column("evidence", "evidence", lambda item: item.finding.evidence, is_optional=True),
+    Column[FindingRow]("message", "message", lambda item: item.finding.message).sentence,
+    Column[FindingRow](
+        "evidence", "evidence", lambda item: item.finding.evidence, is_optional=True
+    ).sentence,
     Column("invocations", "runs", lambda item: item.count, Kind.COUNT),
     Column("next_step", "what to do", lambda item: item.next_step),
 )
@@ -87,7 +89,7 @@ def skips_table(rows: Sequence[SkipRow]) -> Table[SkipRow]:
             Column("threads", "threads", lambda row: row.skipped.threads, Kind.COUNT, forms=DATA),
             Column("tool", "tool", lambda row: row.skipped.tool, forms=DATA),
             Column("reason_code", "code", lambda row: row.skipped.reason_code),
-            Column("reason", "reason", lambda row: row.skipped.reason),
+            Column[SkipRow]("reason", "reason", lambda row: row.skipped.reason).sentence,
         ),
         rows=rows,
     )

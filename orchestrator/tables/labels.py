@@ -244,19 +244,23 @@ def moment_text(moment: datetime | None) -> str:
     return NOTHING if moment is None else f"{moment.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
 
 
-def figure_text(case: Case, latency_us: float | None, decimals: int) -> str:
-    """Return a case's figure without its unit: milliseconds with a column's decimals, or tokens per
-    second.
-    """
-    speed = tokens_per_s(latency_us) if case.is_per_token else None
-    if speed is None:
-        return NOTHING if latency_us is None else f"{latency_us / US_PER_MS:.{decimals}f}"
-    return three_digits(speed)
-
-
 def figure_unit(case: Case) -> str:
-    """Return the unit of :func:`figure_text`."""
+    """Return the unit in which people read a case's figure."""
     return "tokens/s" if case.is_per_token else "ms"
+
+
+def figure_value(case: Case, latency_us: float) -> float:
+    """Return a case's figure in its unit."""
+    speed = tokens_per_s(latency_us) if case.is_per_token else None
+    return latency_us / US_PER_MS if speed is None else speed
+
+
+def figure_text(case: Case, latency_us: float | None, decimals: int) -> str:
+    """Return a case's figure without its unit; milliseconds have a column's decimals."""
+    if latency_us is None:
+        return NOTHING
+    value = figure_value(case, latency_us)
+    return three_digits(value) if case.is_per_token else f"{value:.{decimals}f}"
 
 
 def no_time_text(cases: int, invocations: int) -> str:

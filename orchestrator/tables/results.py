@@ -406,7 +406,7 @@ def plain_table(rows: Sequence[ResultRow]) -> Table[ResultRow]:
         rows[:_MOST_PLAIN],
         [
             *(replace(by_name[name], is_optional=True, opens=False) for name in _PLAIN),
-            Column("reasons", "reasons", _reasons, is_optional=True),
+            Column("reasons", "reasons", _reasons, is_optional=True).sentence,
         ],
         attributes=lambda row: {"id": f"c-{row.key}"},
     )

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final, Generic, TypeVar
 
+from orchestrator.tables.escapes import one_line
 from orchestrator.units import US_PER_MS
 
 R = TypeVar("R")
@@ -130,6 +131,11 @@ class Column(Generic[R]):
             "bar": through(self.bar, None),
         }
         return replace(self, **(functions | changes))  # type: ignore[return-value]
+
+    @property
+    def sentence(self) -> Column[R]:
+        """The column with the lines of a text as one line for people."""
+        return replace(self, shown=lambda row: one_line(self.value(row) or ""))
 
     def data(self, row: R) -> Any:  # noqa: ANN401
         """Return the value for exports."""

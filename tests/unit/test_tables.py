@@ -19,6 +19,7 @@ from orchestrator.report.assembly import build_report_data
 from orchestrator.report.exports import table_of
 from orchestrator.report.render import page_tables
 from orchestrator.tables import html
+from orchestrator.tables.findings import skips_table
 from orchestrator.tables.renderers import as_frame, as_markdown, as_text, csv_lines
 from orchestrator.tables.results import RESULTS, exported_table, results_table
 from orchestrator.tables.table import EVERYWHERE, Column, Form, Kind, Table
@@ -128,6 +129,20 @@ def test_a_page_says_once_only_what_all_rows_say_in_the_same_words() -> None:
         assert ("In all rows: runs 3." in page) == is_same
         # The page's script searches and saves it nevertheless.
         assert page.count('<td hidden class="n">3</td>') == 2 * is_same
+
+
+def test_a_sentence_of_several_lines_is_one_line_for_people() -> None:
+    column = Column[str]("reason", "reason", lambda row: row).sentence
+    rows = ["it failed:\n  no driver\n", ""]
+    table = Table(name="reasons", caption="Reasons", columns=(column,), rows=rows)
+    assert column.cells(rows) == ["it failed:; no driver", ""]
+    assert "it failed:; no driver" in folded(render(table, Form.HTML), "reasons")
+    assert json.loads(render(table, Form.JSON))[0] == {"reason": rows[0]}
+    skip = replace(DATA.skipped[0].skipped, reason=rows[0])
+    (text,) = {line.name: line for line in skips_table([]).columns}["reason"].cells(
+        [replace(DATA.skipped[0], skipped=skip)]
+    )
+    assert text == "it failed:; no driver"
 
 
 def test_every_table_of_a_report_is_written_in_all_forms() -> None:

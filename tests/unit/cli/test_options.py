@@ -27,6 +27,8 @@ def cli(tmp_path: Path) -> Cli:
 REFUSED: list[tuple[str, str]] = [
     ("compare a b --campaign c", "--campaign needs --by"),
     ("compare old.tflite new.tflite", "benchfarm ab model:old.tflite model:new.tflite"),
+    ("report --legend", "--legend explains a table of text, and this is html"),
+    ("report --legend --out r.csv", "add --format text"),
     # A file's name says its format.
     ("report --out r.xml", "r.xml: this command writes html, text, markdown"),
     ("report --format html --out r.csv", "r.csv: the ending is of the format csv"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -19,7 +20,7 @@ from orchestrator.analysis.comparison import (
 )
 from orchestrator.analysis.measured import Measured, measured_cases
 from orchestrator.cli.output import to_json
-from orchestrator.records.case import CampaignId, DelegateName, Model
+from orchestrator.records.case import CampaignId, DelegateName, Model, ToolName
 from orchestrator.records.run import Outcome, RunRecord
 from orchestrator.records.verdict import ParityVerdict
 from orchestrator.report.comparisons import (
@@ -70,9 +71,12 @@ def night(
     model: Model = MOBILENET,
     threads: int = 4,
     count: int = 8,
+    **other: Any,
 ) -> list[Measured]:
     facts = {item.serial: item for item in (PIXEL_3, PIXEL_4, REAL_PIXEL)}
-    runs = series(case(model=model, threads=threads), latency_us, count, campaign_id=campaign)
+    runs = series(
+        case(model=model, threads=threads, **other), latency_us, count, campaign_id=campaign
+    )
     return measured_cases(
         runs, devices=facts, builds={build.sha256: build for build in BUILDS.values()}
     )
@@ -143,6 +147,16 @@ def test_figure_of_another_delegate_is_none_of_the_case() -> None:
     assert "30.0 ms" not in to_text(found)
     assert "30.0 ms" not in to_markdown(found)
     assert "no result: 30.0 ms" in render_comparison(found)
+
+
+def test_the_runs_of_a_language_model_are_drawn_as_speeds() -> None:
+    decode = {"tool": ToolName.LITERT_LM, "flags": (("figure", "decode"),)}
+    found = compare_sides(night(20_000, OLD, **decode), night(40_000, NEW, **decode), Rule())
+    html = render_comparison(found)
+    assert "The runs of both sides, in tokens/s" in html
+    # Those at the slow end.
+    assert re.search(r"candidate: 8 runs, p50 2\d\.\d+, p10 2\d\.\d+, p1 2\d\.\d+ tokens/s", html)
+    assert not re.search(r"p\d+ [\d.]+ ms", html)
 
 
 def test_comparison_of_thousands_draws_the_worst_and_says_where_the_others_are() -> None:

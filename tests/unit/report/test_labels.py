@@ -3,13 +3,13 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.errors import ArtifactError, DeviceError, HostStorageError, kinds_below
-from orchestrator.records.case import SkippedCase
+from orchestrator.records.case import SkippedCase, ToolName
 from orchestrator.records.failures import FAILURES
 from orchestrator.records.run import DelegateEvidence, DelegateTruth
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.render import matrix_tables
 from orchestrator.tables.labels import configuration_labels, truth_words, unique_labels
-from orchestrator.tables.table import column_decimals
+from orchestrator.tables.table import Form, column_decimals
 from tests.samples.sample_lab import PIXEL_3, PIXEL_4, case, lab_of, series
 
 
@@ -100,3 +100,27 @@ def test_a_pass_that_a_case_lacks_takes_the_place_of_no_figure_in_the_matrix():
     assert (figure.value(line), figure.shown(line)) == (pytest.approx(9_000, rel=0.05), None)
     # Nor does it where another phone has other flags.
     assert (other.value(line), other.shown(line)) == (None, None)
+
+
+def test_a_pass_that_a_case_lacks_is_not_told_of_another_flag_set_in_the_matrix():
+    own = case()
+    without = SkippedCase.of(own, "pass-not-in-tool", "pass memory: 'litert' has no flags for it")
+    elsewhere = case(PIXEL_4, flags=(("a", "1"),))
+    runs = [*series(case(threads=1), 9_000), *series(elsewhere, 7_000)]
+    data = build_report_data(lab_of(runs, skipped=(without,)).inputs())
+    (table,) = matrix_tables(data)
+    (line,) = (line for line in table.listed if line.device.serial == own.serial)
+    (other,) = (column for column in table.columns if "a=1" in column.name)
+    assert (other.value(line), other.shown(line)) == (None, None)
+
+
+def test_the_matrix_of_a_language_model_has_its_speeds_under_their_unit():
+    decode = {"tool": ToolName.LITERT_LM, "flags": (("figure", "decode"),)}
+    data = build_report_data(lab_of(series(case(**decode), 40_000)).inputs())
+    (table,) = matrix_tables(data)
+    _, speed = table.of(Form.HTML)
+    assert (speed.title, speed.cells(table.listed)) == ("xnnpack tokens/s", ["25.0"])
+    assert speed.figures(table.listed) == [pytest.approx(25, rel=0.01)]
+    # Programs get the time of a token, as of all cases.
+    (exported,) = (column for column in table.of(Form.CSV) if column.name.endswith("median_us"))
+    assert exported.data(table.listed[0]) == pytest.approx(40_000, rel=0.01)

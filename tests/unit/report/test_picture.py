@@ -232,4 +232,5 @@ def test_a_moment_has_the_hottest_zone_that_shows_a_temperature() -> None:
 def test_a_percentile_of_too_few_runs_is_called_what_it_is_their_maximum(
     count: int, text: str
 ) -> None:
-    assert percentiles(1000.0 * number for number in range(count, 0, -1)) == text
+    figures_us = [1000.0 * number for number in range(count, 0, -1)]
+    assert percentiles(case(), figures_us) == text
