@@ -116,7 +116,7 @@ class MeasuredCampaign:
         return counted(self.result.stored, "run") + (f" ({each})" if each else "")
 
     @cached_property
-    def cut(self) -> Sequence[Mapping[str, object]]:
+    def cut(self) -> Sequence[time_limits.LeftOut]:
         """The cases and runs without time, as ``time_limits.stored_left_out`` returns them."""
         by_campaign = time_limits.stored_left_out(self.workspace.store, self._ids)
         return [item for left_out in by_campaign.values() for item in left_out]

@@ -27,6 +27,8 @@ from orchestrator.records.history import Pruned
 from orchestrator.records.model import is_model_file
 from orchestrator.records.run import Attachment, Outcome, RunRecord
 from orchestrator.settings import Settings, this_computer
+from orchestrator.store.opening import Store, copy_to
+from orchestrator.store.opening import compact as shrink
 from orchestrator.tables.escapes import one_line
 from orchestrator.tables.labels import short_names
 from orchestrator.tables.runs import runs_table
@@ -36,7 +38,6 @@ from orchestrator.units import format_bytes
 if TYPE_CHECKING:
     from orchestrator.engine.reread import Review
     from orchestrator.report.data import ReportData
-    from orchestrator.store.opening import Store
 
 
 def find_campaigns(store: Store, word: str) -> list[Campaign]:
@@ -259,8 +260,6 @@ def prune(settings: Settings, *, older_than: str, is_trial: bool, compact: bool)
             now - timedelta(seconds=keep_s), policy=policy, is_trial=is_trial
         )
     if compact and path is not None and path.is_file() and not is_trial:
-        from orchestrator.store.opening import compact as shrink
-
         shrink(path)
     return pruned
 
@@ -282,8 +281,6 @@ def backup(settings: Settings, out: Path) -> Path:
     if out.exists():
         raise UsageError(f"{out} exists already", hint="name another file")
     check_folder(out.absolute())
-    from orchestrator.store.opening import copy_to
-
     # A named store that is missing, or isn't benchfarm's, is an error and isn't copied.
     with Workspace(settings, makes_store=False) as workspace:
         workspace.store.campaign_count()

@@ -9,7 +9,16 @@ from datetime import UTC, datetime, time, timedelta
 from orchestrator.clock import Deadline
 from orchestrator.config.plan import terms_from_options
 from orchestrator.errors import UsageError
-from orchestrator.records.case import CampaignId, Case, SkippedCase, grouped
+from orchestrator.frozen import frozen
+from orchestrator.records.case import (
+    CampaignId,
+    Case,
+    DelegateName,
+    Serial,
+    SkippedCase,
+    ToolName,
+    grouped,
+)
 from orchestrator.records.plan import Plan
 from orchestrator.records.run import OUT_OF_TIME
 from orchestrator.store.opening import Store
@@ -95,40 +104,57 @@ def _moments(local: datetime) -> list[datetime]:
     return is_there or moments[1:]
 
 
-def _entry(item: SkippedCase | Case, reason: str, invocations: int | None) -> dict[str, object]:
-    return {
-        "serial": item.serial,
-        "model": item.model_name,
-        "delegate": item.delegate,
-        "threads": item.threads,
-        "tool": item.tool,
-        "invocations": invocations,
-        "reason": reason,
-    }
+@frozen
+class LeftOut:
+    """A case that a campaign had no time for, or some of its invocations."""
+
+    serial: Serial
+    model: str
+    delegate: DelegateName
+    threads: int
+    tool: ToolName
+    #: None for the whole case.
+    invocations: int | None
+    reason: str
+
+
+def _left_out(case: SkippedCase | Case, invocations: int | None, reason: str) -> LeftOut:
+    return LeftOut(
+        serial=case.serial,
+        model=case.model_name,
+        delegate=case.delegate,
+        threads=case.threads,
+        tool=case.tool,
+        invocations=invocations,
+        reason=reason,
+    )
 
 
 def stored_left_out(
     store: Store, campaign_ids: Sequence[CampaignId]
-) -> Mapping[CampaignId, list[dict[str, object]]]:
+) -> Mapping[CampaignId, Sequence[LeftOut]]:
     """Return the cases, then the single invocations, that stored campaigns had no time for;
     campaigns with time for all are left out.
 
     Only the runs without time are read.
     """
-    if not campaign_ids:
-        return {}
-    entries = {
-        name: [_entry(skip, skip.reason, None) for skip in skips]
-        for name, skips in store.skips(campaign_ids, OUT_OF_TIME).items()
+    skips = store.skips(campaign_ids, OUT_OF_TIME)
+    runs = store.runs(campaign_ids=campaign_ids, reason_codes=[OUT_OF_TIME]) if campaign_ids else ()
+    late = grouped(runs, lambda run: run.campaign_id)
+    return {
+        name: [
+            *(_left_out(skip, None, skip.reason) for skip in skips.get(name, ())),
+            *(
+                _left_out(alike[0].case, len(alike), alike[0].reason)
+                for alike in grouped(late.get(name, ()), lambda run: run.case.case_key).values()
+            ),
+        ]
+        for name in dict.fromkeys(campaign_ids)
+        if name in skips or name in late
     }
-    runs = store.runs(campaign_ids=campaign_ids, reason_codes=[OUT_OF_TIME])
-    by_case = grouped(runs, lambda run: (run.campaign_id, run.case.case_key))
-    for (name, _), late in by_case.items():
-        entries.setdefault(name, []).append(_entry(late[0].case, late[0].reason, len(late)))
-    return {name: entries[name] for name in dict.fromkeys(campaign_ids) if name in entries}
 
 
-def told(left_out: Sequence[Mapping[str, object]]) -> str:
+def told(left_out: Sequence[LeftOut]) -> str:
     """Return one line about the cases and invocations without time, empty when all was measured."""
-    counts = [item["invocations"] for item in left_out]
-    return no_time_text(counts.count(None), sum(int(str(count)) for count in counts if count))
+    cases = sum(item.invocations is None for item in left_out)
+    return no_time_text(cases, sum(item.invocations or 0 for item in left_out))

@@ -15,8 +15,11 @@ from typing import TYPE_CHECKING, Self
 
 from orchestrator.app.choice import BuildChoice
 from orchestrator.clock import Deadline, SystemClock
+from orchestrator.devices.lease import FileLease, QuarantineFolder
+from orchestrator.engine.events import DeviceNote, Notice
 from orchestrator.errors import CampaignInUseError, StoreMissingError, UsageError
 from orchestrator.installation import data_folder
+from orchestrator.processes import Locks
 from orchestrator.programs import APP_PACKAGE, program
 from orchestrator.records.case import CampaignId, Pass, Serial, ToolName
 from orchestrator.records.device import DeviceFacts, DeviceProfile
@@ -29,11 +32,9 @@ if TYPE_CHECKING:
     from orchestrator.devices.adb_server import AdbServer, PrivateAdbServer
     from orchestrator.devices.conditioning import LadderConditioner
     from orchestrator.devices.discovery import PhoneCache
-    from orchestrator.devices.lease import FileLease, QuarantineFolder
     from orchestrator.devices.rescue import HubPower, LadderRescuer
     from orchestrator.passes.specification import Hold, RunProgram
     from orchestrator.ports import Device, Observer, ParityReference, Tool
-    from orchestrator.processes import Locks
     from orchestrator.programs.flags import FlagBook
     from orchestrator.records.build_spec import BuildSpec
     from orchestrator.store.opening import Store
@@ -113,8 +114,6 @@ class Workspace:
 
     def note(self, serial: str, text: str) -> None:
         """Report something of a phone to the observer."""
-        from orchestrator.engine.events import DeviceNote
-
         self.observer.on_event(DeviceNote(serial=Serial(serial), text=text, is_problem=True))
 
     @property
@@ -255,8 +254,6 @@ class Workspace:
     @cached_property
     def lease(self) -> FileLease:
         """Exclusive holds on devices, between the processes of this computer."""
-        from orchestrator.devices.lease import FileLease
-
         return FileLease(self.settings.state_folder / "leases")
 
     @cached_property
@@ -265,7 +262,6 @@ class Workspace:
 
         They are beside a store that is a file: another home may have the same store.
         """
-        from orchestrator.processes import Locks
         from orchestrator.store.opening import IN_MEMORY, locate
 
         place = None if self.settings.store == IN_MEMORY else locate(self.settings.store)
@@ -277,8 +273,6 @@ class Workspace:
     @cached_property
     def quarantine(self) -> QuarantineFolder:
         """The phones in quarantine, until they are released."""
-        from orchestrator.devices.lease import QuarantineFolder
-
         return QuarantineFolder(self.settings.state_folder / "quarantine")
 
     @cached_property
@@ -311,8 +305,6 @@ class Workspace:
     @cached_property
     def builds(self) -> BuildChoice:
         """Which builds devices are measured with."""
-        from orchestrator.engine.events import Notice
-
         return BuildChoice(
             self.library,
             self.settings.cache_folder / "fake-binaries",

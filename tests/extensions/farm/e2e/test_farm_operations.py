@@ -203,7 +203,7 @@ def test_the_status_of_a_submission_tells_what_each_phone_had_no_time_for(
             opened.store.append_run(run)
     result = farm.farm_status(settings, "night")
     cut = result.data["no_time_for"]  # type: ignore[index]
-    assert {serial: [item["invocations"] for item in items] for serial, items in cut.items()} == {
+    assert {serial: [item.invocations for item in items] for serial, items in cut.items()} == {
         "A": [None],
         "C": [2],
     }
