@@ -290,10 +290,8 @@ class BuildLibrary:
             for release in candidates
             if release.tool is tool and fits(release.built_for, build_abi)
         ]
-        pins = {
-            sha for spec in self.specs if spec.name == name_or_path for sha in spec.source.sha256
-        }
-        usable = [r for r in fitting if not pins or r.program.sha256 in pins]
+        # A sha256 or an address means exactly one content.
+        usable = [r for r in fitting if name_or_path not in {"", r.name} or self._is_allowed(r)]
         if not usable and name_or_path and Path(name_or_path).is_file():
             # No build has the name, and a file of the working directory has.
             return self._from_path(Path(name_or_path), tool, build_abi)
@@ -400,16 +398,17 @@ class BuildLibrary:
         default, else others.
         """
         defaults = {spec.name for spec in self.specs if spec.default and spec.tool is tool}
-        pins = {spec.name: spec.source.sha256 for spec in self.specs if spec.source.sha256}
-        real = [
-            r
-            for r in self._newest_first()
-            if not r.is_virtual and r.program.sha256 in pins.get(r.name, (r.program.sha256,))
-        ]
+        real = [r for r in self._newest_first() if not r.is_virtual and self._is_allowed(r)]
         declared = {spec.name for spec in self.specs}
         return [r for r in real if r.name in defaults] or [
             r for r in real if r.name not in declared
         ]
+
+    def _is_allowed(self, release: Release) -> bool:
+        """Whether a release is one of the contents that the declarations of its name pin, if any."""
+        specs = [spec for spec in self.specs if spec.name == release.name]
+        pins = {sha for spec in specs for sha in spec.source.sha256}
+        return not pins or release.program.sha256 in pins
 
     def named(self, name: str) -> Sequence[Release]:
         """Return the releases that a name, a sha256 or ``NAME@DIGITS`` means, the best first."""

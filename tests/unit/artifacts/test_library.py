@@ -152,6 +152,25 @@ def test_only_pinned_contents_are_taken(tmp_path):
     )
 
 
+def test_each_abi_has_pins_of_its_own(tmp_path):
+    folder = tmp_path / "specs"
+    folder.mkdir()
+    plain = BuildLibrary(tmp_path / "x")
+    files = {abi: program(tmp_path / abi / "p", abi=abi) for abi in ("arm64-v8a", "armeabi-v7a")}
+    sha256s = {abi: plain.add(path, name="p").sha256 for abi, path in files.items()}
+    places = "".join(
+        f"  {abi}: {{url: https://example.com/p, sha256: {sha256}}}\n"
+        for abi, sha256 in sha256s.items()
+    )
+    (folder / "p.yaml").write_text(
+        f"name: p\ntitle: T\ntool: native\nprogram: p\ndefault: true\nabis:\n{places}"
+    )
+    library = BuildLibrary(tmp_path / "cache", load_builds([folder]))
+    for abi, path in files.items():
+        library.add(path, name="p")
+        assert library.resolve(ToolName.NATIVE, abi).sha256 == sha256s[abi]
+
+
 def test_what_looks_like_a_virtual_phones_program_is_bound_by_pins_too(tmp_path):
     folder = tmp_path / "specs"
     folder.mkdir()
