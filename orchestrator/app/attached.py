@@ -204,29 +204,20 @@ def _listed(
     listed: list[Attached] = []
     if lab is not None:
         listed = [Attached(server=lab, seen=phone) for phone in _in_lab(workspace, lab)]
-    is_lab_enough = _means_virtual(selection) and bool(listed)
     source_devices: list[Attached] = []
+    is_lab_enough = _means_virtual(selection) and bool(listed)
     if not (is_lab_enough or _holds(selection.serials, listed)):
         source_devices = _source_devices(workspace)
-    if not (is_lab_enough or _holds(selection.serials, [*listed, *source_devices])):
-        try:
-            plugged = (
-                workspace.plugged_server() if start_server else workspace.running_plugged_server()
-            )
-        except AdbUnavailableError as error:
-            # Neither a lab nor another source needs a server for real phones.
-            if not listed and not source_devices:
-                raise
-            if workspace.named_server() is not None:
-                workspace.note("adb", str(error))
-            plugged = None
-        if plugged is not None and start_server:
-            _join_network(workspace, plugged)
-        if plugged is not None and (lab is None or str(plugged.address) != str(lab.address)):
-            listed += [
-                Attached(server=plugged, seen=phone)
-                for phone in list_devices(plugged, cache=workspace.known_phones)
-            ]
+        here = [*listed, *source_devices]
+        if not _holds(selection.serials, here):
+            plugged = _plugged_server(workspace, start_server=start_server, needs_one=not here)
+            if plugged is not None and start_server:
+                _join_network(workspace, plugged)
+            if plugged is not None and (lab is None or str(plugged.address) != str(lab.address)):
+                listed += [
+                    Attached(server=plugged, seen=phone)
+                    for phone in list_devices(plugged, cache=workspace.known_phones)
+                ]
     judged = judge_twins([item.seen for item in listed])
     for phone in judged:
         if start_server and phone.reason.startswith(SEVERAL):
@@ -238,6 +229,22 @@ def _listed(
     return sorted(
         [*attached, *source_devices], key=lambda item: (item.seen.serial, item.seen.address)
     )
+
+
+def _plugged_server(
+    workspace: Workspace, *, start_server: bool, needs_one: bool
+) -> AdbServer | None:
+    """Return the adb server for real phones; None where there is none, and none is needed: neither
+    a lab nor another source needs one.
+    """
+    try:
+        return workspace.plugged_server() if start_server else workspace.running_plugged_server()
+    except AdbUnavailableError as error:
+        if needs_one:
+            raise
+        if workspace.named_server() is not None:
+            workspace.note("adb", str(error))
+        return None
 
 
 def _source_devices(workspace: Workspace) -> list[Attached]:

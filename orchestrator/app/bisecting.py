@@ -285,10 +285,11 @@ def _compared(workspace: Workspace, prepared: Prepared, fresh_s: float) -> Compa
         )
     campaign = _stored(workspace, prepared, fresh_s)
     if campaign is None or campaign.status is not CampaignStatus.FINISHED:
-        if campaign is None:
-            prepared = start(workspace, prepared)
-        else:
-            prepared = reopen(workspace, campaign, open_cases(workspace, campaign))
+        prepared = (
+            start(workspace, prepared)
+            if campaign is None
+            else reopen(workspace, campaign, open_cases(workspace, campaign))
+        )
         result = measure(workspace, prepared).checked().result
         if result.status is not CampaignStatus.FINISHED:
             reason = next(iter(result.lost.values()), "it was abandoned")

@@ -19,7 +19,7 @@ from orchestrator.planning.selection import (
 )
 from orchestrator.programs import program, programs
 from orchestrator.records.build_spec import BuildSpec
-from orchestrator.records.case import Build, BuildSha, Companion, Serial, Skip, ToolName
+from orchestrator.records.case import Build, BuildSha, Companion, Serial, Skip, ToolName, grouped
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.plan import Plan
 
@@ -132,24 +132,23 @@ class BuildChoice:
         A program that ``auto`` tries only where it is available isn't missing. Raises ArtifactError
         for a named one.
         """
-        missing: dict[tuple[ToolName, str], MissingProgram] = {}
         by_serial = {item.serial: item for item in devices}
-        for (serial, tool), build in self.of(plan, devices).items():
-            device = by_serial[serial]
-            if (
-                isinstance(build, Build)
-                or build.reason_code != NO_BUILD
-                or is_unavailable_for_auto(plan, device.kind, tool, NO_BUILD)
-            ):
-                continue
-            earlier = missing.get((tool, build.reason))
-            missing[tool, build.reason] = MissingProgram(
+        lacking = [
+            (by_serial[serial], tool, build.reason)
+            for (serial, tool), build in self.of(plan, devices).items()
+            if isinstance(build, Skip)
+            and build.reason_code == NO_BUILD
+            and not is_unavailable_for_auto(plan, by_serial[serial].kind, tool, NO_BUILD)
+        ]
+        return [
+            MissingProgram(
                 tool=tool,
-                serials=(*(earlier.serials if earlier else ()), serial),
-                reason=build.reason,
-                spec=self._library.declared_for(device, tool),
+                serials=tuple(device.serial for device, _, _ in alike),
+                reason=reason,
+                spec=self._library.declared_for(alike[-1][0], tool),
             )
-        return list(missing.values())
+            for (tool, reason), alike in grouped(lacking, lambda item: item[1:]).items()
+        ]
 
     def assume(self, missing: Sequence[MissingProgram]) -> None:
         """Plan with missing programs as if they were here; nothing is run with them."""

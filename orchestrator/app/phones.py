@@ -263,19 +263,16 @@ def list_devices(workspace: Workspace) -> DeviceList:
     """
     _ = workspace.inventory
     attached = attached_devices(workspace)
-    usable = [item for item in attached if item.seen.usable]
-    stored = workspace.store.devices() if usable else {}
-    opened = all_at_once(lambda item: _facts(workspace, item, stored), usable)
-    answers = {item.seen.address: facts for item, facts in zip(usable, opened, strict=True)}
+    stored = workspace.store.devices() if any(item.seen.usable for item in attached) else {}
+    return DeviceList(all_at_once(lambda item: _listed_device(workspace, item, stored), attached))
+
+
+def _listed_device(
+    workspace: Workspace, item: Attached, stored: Mapping[Serial, DeviceFacts]
+) -> ListedDevice:
+    answer = _facts(workspace, item, stored) if item.seen.usable else None
     # Quarantined phones are listed with their facts, too.
-    return DeviceList(
-        _listed_device(kept_out(workspace, item), answers.get(item.seen.address))
-        for item in attached
-    )
-
-
-def _listed_device(item: Attached, answer: DeviceFacts | str | None) -> ListedDevice:
-    phone = item.seen
+    phone = kept_out(workspace, item).seen
     facts = answer if isinstance(answer, DeviceFacts) else None
     is_usable = facts is not None and phone.usable
     return ListedDevice(

@@ -49,3 +49,18 @@ class AddRequest:
     libraries: Sequence[Path] = ()
     #: The release that the files belong to.
     release: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabRequest:
+    """The virtual phones to start."""
+
+    #: One profile per phone; ``PROFILE@1-2.3`` sets its USB path.
+    profiles: Sequence[str] = ()
+    #: For a single phone.
+    serial: str = ""
+    #: Phone seconds per real second.
+    speed: float = 1.0
+    #: Of the phones' random noise.
+    seed: int = 0
+    rooted: bool = False

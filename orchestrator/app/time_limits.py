@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, time, timedelta
 
@@ -42,20 +42,19 @@ def limited(plan: Plan, *, budget: str, until: str, now: datetime) -> Plan:
 
 def span_of(option: str, text: str) -> float | None:
     """Return the seconds of an option's text, None for an empty one; raises UsageError."""
-    try:
-        return parse_seconds(text) if text else None
-    except ValueError as error:
-        raise UsageError(f"{option}: {error}") from error
+    return _seconds(option, text, parse_seconds) if text else None
 
 
 def age_of(option: str, text: str) -> float:
     """Return the seconds of the age in an option's text; raises UsageError."""
+    return _seconds(option, text, parse_age, hint="a number with its unit, for example 90d")
+
+
+def _seconds(option: str, text: str, parse: Callable[[str], float], hint: str = "") -> float:
     try:
-        return parse_age(text)
+        return parse(text)
     except ValueError as error:
-        raise UsageError(
-            f"{option}: {error}", hint="a number with its unit, for example 90d"
-        ) from error
+        raise UsageError(f"{option}: {error}", hint=hint) from error
 
 
 def waiting(text: str) -> Deadline:

@@ -20,9 +20,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from orchestrator.app.requests import LabRequest
+from orchestrator.delegates import DELEGATES, EVERYWHERE, FlagFamily
+from orchestrator.devices.adb_server import PrivateAdbServer
 from orchestrator.errors import DeviceError, DeviceTimeoutError, LinkLostError, UsageError
 from orchestrator.files import write_file, write_whole
-from orchestrator.frozen import frozen
+from orchestrator.models.inspect import sample_models
+from orchestrator.processes import Locks, child_environment
+from orchestrator.programs import program
 from orchestrator.records.case import Build, BuildSha, Companion, ToolName
 from orchestrator.records.plan import PlanOptions
 from orchestrator.settings import Settings
@@ -30,7 +35,6 @@ from orchestrator.settings import Settings
 if TYPE_CHECKING:
     from benchfarm_virtual.lab import LabInfo, LabPhone
     from benchfarm_virtual.spec import PhoneSpec
-    from orchestrator.devices.adb_server import PrivateAdbServer
 
 
 def call(module: str, name: str, *arguments: object, **options: object) -> Any:  # noqa: ANN401 - as the lab's own
@@ -92,9 +96,6 @@ def fake_build(folder: Path, tool: ToolName, abi: str, *, has_flex: bool = False
 
     The libraries that the real program needs beside it for a DSP or an NPU come with it.
     """
-    from orchestrator.delegates import FlagFamily
-    from orchestrator.programs import program
-
     package, libraries = "", dict[str, bytes]()
     if tool.is_app:
         name = "benchmark_model_plus_flex.apk" if has_flex else "benchmark_model.apk"
@@ -142,8 +143,6 @@ def _write_once(path: Path, content: bytes) -> Path:
 
 def adb_server(settings: Settings) -> PrivateAdbServer:
     """Return the adb server of the virtual lab, whether it runs or not."""
-    from orchestrator.devices.adb_server import PrivateAdbServer
-
     folder = settings.lab_folder
     # A home of its own: the lab's phones let in this server's key and no other.
     environ = {**settings.environ, "HOME": str(folder)}
@@ -153,45 +152,31 @@ def adb_server(settings: Settings) -> PrivateAdbServer:
 DEFAULT_PROFILES = ("pixel-3", "pixel-4")
 
 
-@frozen
-class LabRequest:
-    """The virtual phones to start."""
+def _specs(request: LabRequest, taken: Collection[str] = ()) -> list[PhoneSpec]:
+    """Return the requested phones, with serial numbers that aren't taken: ``VIRTUAL-PIXEL-3``, and
+    numbered from the second of a kind on.
 
-    #: One profile per phone; ``PROFILE@1-2.3`` sets its USB path.
-    profiles: tuple[str, ...] = ()
-    #: For a single phone.
-    serial: str = ""
-    #: Phone seconds per real second.
-    speed: float = 1.0
-    #: Of the phones' random noise.
-    seed: int = 0
-    rooted: bool = False
-
-    def specs(self, taken: Collection[str] = ()) -> list[PhoneSpec]:
-        """Return the phones, with serial numbers that aren't taken: ``VIRTUAL-PIXEL-3``, and
-        numbered from the second of a kind on.
-
-        Raises UsageError.
-        """
-        available, used = call("profiles", "profile_names"), set(taken)
-        phones: list[PhoneSpec] = []
-        requested = self.profiles or DEFAULT_PROFILES
-        if self.serial and len(requested) > 1:
-            raise UsageError("--serial is for one phone", hint="name one profile")
-        if self.serial in used:
-            raise UsageError(f"a virtual phone {self.serial} exists already")
-        for name, _, usb in (word.partition("@") for word in requested):
-            if name not in available:
-                raise UsageError(
-                    f"there is no virtual phone {name!r}", hint=f"there are: {', '.join(available)}"
-                )
-            first = f"VIRTUAL-{name.upper()}"
-            names = itertools.chain([first], (f"{first}-{number}" for number in itertools.count(2)))
-            serial = self.serial or next(name for name in names if name not in used)
-            used.add(serial)
-            phone = {"profile": name, "serial": serial, "rooted": self.rooted, "usb": usb}
-            phones.append(call("spec", "PhoneSpec", **phone))
-        return phones
+    Raises UsageError.
+    """
+    available, used = call("profiles", "profile_names"), set(taken)
+    phones: list[PhoneSpec] = []
+    requested = request.profiles or DEFAULT_PROFILES
+    if request.serial and len(requested) > 1:
+        raise UsageError("--serial is for one phone", hint="name one profile")
+    if request.serial in used:
+        raise UsageError(f"a virtual phone {request.serial} exists already")
+    for name, _, usb in (word.partition("@") for word in requested):
+        if name not in available:
+            raise UsageError(
+                f"there is no virtual phone {name!r}", hint=f"there are: {', '.join(available)}"
+            )
+        first = f"VIRTUAL-{name.upper()}"
+        names = itertools.chain([first], (f"{first}-{number}" for number in itertools.count(2)))
+        serial = request.serial or next(name for name in names if name not in used)
+        used.add(serial)
+        phone = {"profile": name, "serial": serial, "rooted": request.rooted, "usb": usb}
+        phones.append(call("spec", "PhoneSpec", **phone))
+    return phones
 
 
 def start(
@@ -202,9 +187,7 @@ def start(
 
     ``settings`` name its folder; with ``exit_with_parent`` it ends with this process.
     """
-    from orchestrator.processes import child_environment
-
-    specs = request.specs()
+    specs = _specs(request)
     server = adb_server(settings)
     with _alone(settings):
         if running := _running(settings):
@@ -236,8 +219,6 @@ def start(
 
 def _alone(settings: Settings) -> AbstractContextManager[None]:
     """Return a lock that stops other processes from attaching virtual phones meanwhile."""
-    from orchestrator.processes import Locks
-
     busy = UsageError("another process starts virtual phones", hint="try again in a moment")
     return Locks(settings.lab_folder).held("attach", wait_s=_ATTACH_S, busy=busy)
 
@@ -293,7 +274,7 @@ def attach(settings: Settings, request: LabRequest) -> Sequence[LabPhone]:
     server.revive()
     with _alone(settings):
         taken = {phone.serial for phone in phones_of(settings)}
-        for spec in request.specs(taken):
+        for spec in _specs(request, taken):
             emptiest = min(labs(settings), key=lambda lab: len(lab.phones))
             words = {"request": "add", "phone": asdict(spec)}
             added = call("lab", "lab_request", emptiest.state_dir, words)["phone"]
@@ -325,9 +306,6 @@ def stop(settings: Settings) -> tuple[bool, bool]:
 
 def quickstart_options(serials: Sequence[str]) -> PlanOptions:
     """Return the quickstart's plan: a sample model, on virtual phones and on this computer."""
-    from orchestrator.delegates import DELEGATES, EVERYWHERE
-    from orchestrator.models.inspect import sample_models
-
     # A fixed number of invocations, so that it ends soon. One model: the quantised one is too fast
     # for the 10 us of this computer's program.
     return PlanOptions(

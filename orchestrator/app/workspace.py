@@ -10,7 +10,6 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from orchestrator.app.choice import BuildChoice
@@ -100,12 +99,7 @@ class Workspace:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.at_exit.close()
         self.lease.end_reservations()
         for device in self.opened:
@@ -262,13 +256,12 @@ class Workspace:
 
         They are beside a store that is a file: another home may have the same store.
         """
-        from orchestrator.store.opening import IN_MEMORY, locate
+        from orchestrator.store.opening import IN_MEMORY
 
-        place = None if self.settings.store == IN_MEMORY else locate(self.settings.store)
-        if not isinstance(place, Path):
+        file = None if self.settings.store == IN_MEMORY else self.settings.store_file
+        if file is None:
             return Locks(self.settings.state_folder / "campaigns")
-        file = place.resolve()
-        return Locks(file.with_name(f"{file.name}-campaigns"))
+        return Locks(file.resolve().with_name(f"{file.resolve().name}-campaigns"))
 
     @cached_property
     def quarantine(self) -> QuarantineFolder:

@@ -129,11 +129,12 @@ def quickstart(settings: Settings) -> CommandResult:
     Example: benchfarm --home /tmp/try quickstart
     """
     from orchestrator.app import virtual_phones
+    from orchestrator.app.requests import LabRequest
 
     # It has its own phones: those of 'benchfarm virtual up' keep running.
     with tempfile.TemporaryDirectory(prefix="benchfarm-quickstart-") as folder:
         private = replace(settings, state_folder=Path(folder))
-        request = virtual_phones.LabRequest(speed=_PHONE_SPEED)
+        request = LabRequest(speed=_PHONE_SPEED)
         phones = virtual_phones.start(private, request, exit_with_parent=True)
         try:
             serials = tuple(phone.serial for phone in phones)

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 
 from typer import Argument, Context, Option
 
-from orchestrator.app.virtual_phones import LabRequest
+from orchestrator.app.requests import LabRequest
 from orchestrator.cli.commands import command
 from orchestrator.cli.options import refuse
 from orchestrator.cli.output import CommandResult, shown

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from orchestrator.app import virtual_phones
+from orchestrator.app.requests import LabRequest
 from orchestrator.app.workspace import Workspace
 from orchestrator.errors import UsageError
 from orchestrator.records.case import Serial
@@ -34,7 +35,7 @@ def late(lab: Lab) -> Iterator[Callable[[], None]]:
 
 def plug(lab: Lab, serial: str) -> None:
     # Without the start of another process: the campaign goes on meanwhile.
-    request = virtual_phones.LabRequest(profiles=("pixel-3@1-2.3",), serial=serial)
+    request = LabRequest(profiles=("pixel-3@1-2.3",), serial=serial)
     virtual_phones.attach(settings_of(lab), request)
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from orchestrator.app import virtual_phones
 from orchestrator.app.attached import attached_devices
-from orchestrator.app.virtual_phones import LabRequest
+from orchestrator.app.requests import LabRequest
 from orchestrator.app.workspace import Workspace
 from orchestrator.errors import UsageError
 from orchestrator.processes import end_running
