@@ -4,12 +4,12 @@ good one.
 
 from __future__ import annotations
 
-import enum
-import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from orchestrator.analysis.bisection import BisectResult, Compared, Probe, gravest, search
 from orchestrator.analysis.pairing import answers
 from orchestrator.app.attached import open_devices
 from orchestrator.app.measuring import measure
@@ -28,7 +28,6 @@ from orchestrator.app.stored import read_campaign
 from orchestrator.app.workspace import Workspace
 from orchestrator.engine.events import DeviceNote
 from orchestrator.errors import ArtifactError, DeviceUnusableError, PlanError, UsageError
-from orchestrator.frozen import frozen
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.plan import PlanOptions
@@ -37,153 +36,6 @@ from orchestrator.tables.comparisons import change_text
 
 if TYPE_CHECKING:
     from orchestrator.artifacts.archive import Release
-
-#: A step that explains less than this share of the whole change leaves further steps to find.
-_WHOLE_SHARE: Final = 0.6
-
-
-class Judgement(enum.StrEnum):
-    """The judgement of a build against the good one."""
-
-    GOOD = "good"
-    BAD = "bad"
-    #: Measured, and undecided.
-    UNCLEAR = "unclear"
-    #: It couldn't be measured.
-    SKIPPED = "skipped"
-
-
-@frozen
-class Compared:
-    """The comparison of a build with the good one, or with another one."""
-
-    #: The gravest of the cases' verdicts; None when nothing was measured.
-    verdict: ComparisonVerdict | None
-    #: Why nothing was measured.
-    reason: str = ""
-    #: Where it is stored.
-    campaign_id: str = ""
-
-
-@frozen
-class Probe:
-    """One tested build; ``index`` counts from the good build, 0."""
-
-    index: int
-    judgement: Judgement
-    compared: Compared
-
-
-@frozen
-class BisectResult:
-    """What a search found."""
-
-    #: In the order in which they were measured.
-    probes: tuple[Probe, ...]
-    #: None when the ends don't differ, or when builds that couldn't be judged lie before it.
-    first_bad: int | None = None
-    last_good: int | None = None
-    #: Without a first bad one: it is among these.
-    suspects: tuple[int, ...] = ()
-    #: The last good one against the first one known to be bad.
-    step: Compared | None = None
-    #: Remarks, as sentences.
-    remarks: tuple[str, ...] = ()
-
-
-#: Compares two builds, baseline and candidate, by their indices.
-Compare = Callable[[int, int], Compared]
-
-
-def search(
-    count: int, compare: Compare, *, on_probe: Callable[[Probe], None] = lambda probe: None
-) -> BisectResult:
-    """Return the first bad one of ``count`` builds, the first of which is good and the last bad.
-
-    Builds that can't be measured or judged are skipped, as long as others are left between. The
-    result then names the suspects, one of which is the first bad build. ``count`` is at least 2.
-    """
-    probes: list[Probe] = []
-
-    def test_build(index: int, whole: float | None) -> Judgement:
-        compared = compare(0, index)
-        probes.append(
-            Probe(index=index, judgement=judgement_of(compared.verdict, whole), compared=compared)
-        )
-        on_probe(probes[-1])
-        return probes[-1].judgement
-
-    if test_build(count - 1, None) is not Judgement.BAD:
-        end = probes[0]
-        remark = f"The bad build isn't found slower: {end.judgement}{figure_text(end.compared)}."
-        return BisectResult(probes=tuple(probes), remarks=(remark,))
-    whole = _log_ratio(probes[0].compared.verdict)
-    low, high = 0, count - 1
-    passed: set[int] = set()
-    while between := [index for index in range(low + 1, high) if index not in passed]:
-        candidate = min(between, key=lambda index: (abs(2 * index - low - high), index))
-        match test_build(candidate, whole):
-            case Judgement.BAD:
-                high = candidate
-            case Judgement.GOOD:
-                low = candidate
-            case _:
-                passed.add(candidate)
-    of_high = next(probe for probe in probes if probe.index == high)
-    step = of_high.compared if low == 0 else compare(low, high)
-    suspects = (*(index for index in sorted(passed) if low < index < high), high)
-    return BisectResult(
-        probes=tuple(probes),
-        first_bad=high if len(suspects) == 1 else None,
-        last_good=low,
-        suspects=suspects if len(suspects) > 1 else (),
-        step=step,
-        remarks=_remarks(step, whole),
-    )
-
-
-def judgement_of(verdict: ComparisonVerdict | None, whole: float | None) -> Judgement:
-    """Return the judgement that a verdict against the good build means.
-
-    ``whole`` is the logarithm of the whole change. Where a verdict is inconclusive, a build is
-    still good when its interval lies below half of the change.
-    """
-    if verdict is None or verdict.outcome is ComparisonOutcome.INCOMPARABLE:
-        return Judgement.SKIPPED
-    if verdict.outcome is ComparisonOutcome.SLOWER:
-        return Judgement.BAD
-    if verdict.outcome in {ComparisonOutcome.SAME, ComparisonOutcome.FASTER}:
-        return Judgement.GOOD
-    if whole is not None and verdict.high is not None and math.log(verdict.high) < whole / 2:
-        return Judgement.GOOD
-    return Judgement.UNCLEAR
-
-
-def _log_ratio(verdict: ComparisonVerdict | None) -> float:
-    return math.log((verdict and verdict.ratio) or 1.0)
-
-
-def _remarks(step: Compared, whole: float) -> tuple[str, ...]:
-    """Return a remark where the step that was found doesn't explain the whole change, else none."""
-    if judgement_of(step.verdict, None) is Judgement.BAD and (
-        _log_ratio(step.verdict) >= _WHOLE_SHARE * whole
-    ):
-        return ()
-    text = (
-        "The last good and the first bad build, against each other, don't show the whole change: "
-        "it came in several steps; bisect again from the first bad build, or with a smaller --detect."
-    )
-    return (text,)
-
-
-#: The gravest first: one slow case makes a build bad.
-_GRAVITY: Final = (
-    ComparisonOutcome.SLOWER,
-    ComparisonOutcome.INCONCLUSIVE,
-    ComparisonOutcome.INCOMPARABLE,
-    ComparisonOutcome.SAME,
-    ComparisonOutcome.FASTER,
-)
 
 
 def bisect(
@@ -243,7 +95,10 @@ def bisect(
         text = f"{titled(releases[probe.index])}: {probe.judgement}{figure_text(probe.compared)}"
         workspace.observer.on_event(DeviceNote(serial=opened.facts[0].serial, text=text))
 
-    return search(len(releases), compare, on_probe=note), releases, opened.facts[0]
+    result = search(len(releases), compare, on_probe=note)
+    if result.last_good is None:
+        result = replace(result, remarks=(not_slower(result.probes[0]),))
+    return result, releases, opened.facts[0]
 
 
 def releases_between(
@@ -302,17 +157,6 @@ def _compared(workspace: Workspace, prepared: Prepared, fresh_s: float) -> Compa
     return Compared(verdict=gravest(verdicts), reason=reason, campaign_id=campaign.campaign_id)
 
 
-def gravest(verdicts: Iterable[ComparisonVerdict]) -> ComparisonVerdict | None:
-    """Return the gravest of the cases' verdicts, of equal ones that which may be the slowest; None
-    for none.
-    """
-    return min(
-        verdicts,
-        key=lambda item: (_GRAVITY.index(item.outcome), -(item.high or item.ratio or 0.0)),
-        default=None,
-    )
-
-
 def _stored(workspace: Workspace, prepared: Prepared, fresh_s: float) -> Campaign | None:
     """Return a stored campaign that compared the same on the same system not too long ago.
 
@@ -342,6 +186,11 @@ def figure_text(compared: Compared | None) -> str:
         return f" ({compared.reason or ' '.join(verdict.reasons if verdict is not None else ())})"
     what, change, ends = change_text(verdict, is_speed=False)
     return f", {what} {change}" + (f" ({ends})" if verdict.low is not None else "")
+
+
+def not_slower(end: Probe) -> str:
+    """Return a remark on a bad build against which the good one isn't faster."""
+    return f"The bad build isn't found slower: {end.judgement}{figure_text(end.compared)}."
 
 
 def titled(release: Release) -> str:

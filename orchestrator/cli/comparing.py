@@ -36,8 +36,8 @@ from orchestrator.tables.table import NESTED, Column, Kind, Table
 from orchestrator.units import split
 
 if TYPE_CHECKING:
+    from orchestrator.analysis.bisection import BisectResult, Compared
     from orchestrator.analysis.comparison import Comparison
-    from orchestrator.app.bisecting import BisectResult, Compared
     from orchestrator.app.measuring import MeasuredCampaign
     from orchestrator.app.workspace import Workspace
     from orchestrator.artifacts.archive import Release

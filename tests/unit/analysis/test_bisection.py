@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from orchestrator.app.bisecting import (
+from orchestrator.analysis.bisection import (
     BisectResult,
     Compared,
     Judgement,
@@ -15,6 +15,7 @@ from orchestrator.app.bisecting import (
     judgement_of,
     search,
 )
+from orchestrator.app.bisecting import not_slower
 from orchestrator.records.verdict import ComparisonOutcome, ComparisonVerdict
 
 
@@ -76,9 +77,9 @@ def test_ends_that_do_not_differ_end_the_search_at_once() -> None:
     result, asked = searched([1.0, 1.05, 1.0])
     assert (result.first_bad, result.last_good) == (None, None)
     assert asked == [(0, 2)]
-    assert "isn't found slower" in result.remarks[0]
+    assert "isn't found slower" in not_slower(result.probes[0])
     result, asked = searched([1.0, 1.0, None])
-    assert "crashed" in result.remarks[0]
+    assert "crashed" in not_slower(result.probes[0])
 
 
 @pytest.mark.parametrize(
