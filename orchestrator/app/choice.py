@@ -167,15 +167,12 @@ class BuildChoice:
         """Return the build with TensorFlow's operators (Flex) of each build that has one on this
         computer.
         """
-        twins = {
-            build.sha256: self._flex_twin(build)
+        return {
+            build.sha256: twin
             for build in builds
             if program(build.tool).is_benchmark_model
-        }
-        return {
-            sha256: twin
-            for sha256, twin in twins.items()
-            if twin is not None and twin.sha256 != sha256
+            and (twin := self._flex_twin(build)) is not None
+            and twin.sha256 != build.sha256
         }
 
     def _flex_twin(self, build: Build) -> Build | None:

@@ -113,7 +113,7 @@ def fake_build(folder: Path, tool: ToolName, abi: str, *, has_flex: bool = False
                 file_name: call("samples", "library_elf", file_name, abi)
                 for file_name in call("samples", names)
             }
-    sha256 = hashlib.sha256(content).hexdigest()
+    sha256, path = _kept(folder, name, content)
     return Build(
         name=f"virtual {name}",
         tool=tool,
@@ -122,23 +122,22 @@ def fake_build(folder: Path, tool: ToolName, abi: str, *, has_flex: bool = False
         version="virtual",
         package=package,
         is_virtual=True,
-        path=_write_once(folder / sha256[:16] / name, content),
+        path=path,
         companions=tuple(
-            Companion(
-                name=library,
-                sha256=hashlib.sha256(data).hexdigest(),
-                path=_write_once(folder / hashlib.sha256(data).hexdigest()[:16] / library, data),
-            )
+            Companion(name=library, sha256=digest, path=place)
             for library, data in libraries.items()
+            for digest, place in [_kept(folder, library, data)]
         ),
     )
 
 
-def _write_once(path: Path, content: bytes) -> Path:
-    """Write a file unless it is there, and return its path."""
+def _kept(folder: Path, name: str, content: bytes) -> tuple[str, Path]:
+    """Return a content's sha256 and its file, which is written unless it is there."""
+    sha256 = hashlib.sha256(content).hexdigest()
+    path = folder / sha256[:16] / name
     if not path.is_file():
         write_whole(path, content)
-    return path
+    return sha256, path
 
 
 def adb_server(settings: Settings) -> PrivateAdbServer:
@@ -235,11 +234,7 @@ def _shares(
 
 def is_up(settings: Settings) -> bool:
     """Whether a lab runs."""
-    try:
-        labs(settings)
-    except UsageError:
-        return False
-    return True
+    return bool(_running(settings))
 
 
 def listed(settings: Settings) -> list[dict[str, Any]]:

@@ -120,12 +120,9 @@ class Workspace:
                 try:
                     self._store = open_store(self.settings.store, makes_new=self._makes_store)
                 except StoreMissingError:
-                    if self.settings.is_default_store:
-                        self._store = MemoryStore(self.settings.store)
-                    elif self._needs_store:
+                    if self._needs_store and not self.settings.is_default_store:
                         raise
-                    else:
-                        self._store = MemoryStore()
+                    self._store = MemoryStore(self.settings.store_title)
             return self._store
 
     def close_store(self) -> None:
@@ -165,9 +162,7 @@ class Workspace:
         from orchestrator.config.declarations import load_profiles
 
         folders = (self.settings.data_folder / "profiles", data_folder("device_profiles"))
-        return {
-            profile.name: profile for profile in load_profiles([f for f in folders if f.is_dir()])
-        }
+        return {profile.name: profile for profile in load_profiles(folders)}
 
     @cached_property
     def inventory(self) -> Mapping[Serial, Labels]:
@@ -195,9 +190,7 @@ class Workspace:
         from orchestrator.config.declarations import load_builds
 
         folders = (self.settings.data_folder / "builds", data_folder("apk_builds"))
-        return BuildLibrary(
-            self.settings.cache_folder / "builds", load_builds([f for f in folders if f.is_dir()])
-        )
+        return BuildLibrary(self.settings.cache_folder / "builds", load_builds(folders))
 
     def downloader(self) -> Downloader:
         """What downloads files; raises UsageError for a wrong mirror."""

@@ -303,7 +303,7 @@ def load_each(
     folders: Sequence[Path], load: Callable[[Path], ModelT], *, label: str
 ) -> dict[str, ModelT]:
     """Return the loaded files (``*.yaml``) of some folders, sorted by name; of two with one name
-    the first folder's is taken.
+    the first folder's is taken. A folder may be missing.
 
     Raises PlanError with one line for each fault of all files; ``label`` names the files.
     """
