@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
 
 from orchestrator.app.attached import Needs, OpenedDevices, open_devices
 from orchestrator.app.measuring import MeasuredCampaign, measure
 from orchestrator.app.phones import restore_phones
 from orchestrator.app.preparing import Prepared
-from orchestrator.app.status import OtherRunner, other_runners
+from orchestrator.app.status import other_runners
 from orchestrator.app.stored import find_campaign, read_campaign
 from orchestrator.app.workspace import Workspace
 from orchestrator.engine.campaign import close_campaign
@@ -24,12 +23,10 @@ from orchestrator.passes import is_reference_run, pass_of, shown
 from orchestrator.ports import Observer
 from orchestrator.programs import program
 from orchestrator.records.campaign import Campaign, CampaignStatus, Progress
-from orchestrator.records.case import Build, CampaignId, Case, Model, Serial
+from orchestrator.records.case import Build, CampaignId, Case, Serial
 from orchestrator.records.device import HOST_SERIAL
 from orchestrator.records.plan import DeviceSelection
 from orchestrator.settings import Settings
-
-_StoredT = TypeVar("_StoredT", Model, Build)
 
 
 def resume(workspace: Workspace, prefix: str = "") -> MeasuredCampaign | None:
@@ -85,16 +82,20 @@ def _chosen(workspace: Workspace, listed: Sequence[Campaign]) -> tuple[Campaign,
     free, reasons, by_name = list[Campaign](), list[str](), list[str]()
     passed_over: list[str] = []
     for item in listed:
-        identity = item.campaign_id
-        reason, is_by_name = _reason_against(workspace, identity, runners.get(identity))
-        if not reason:
-            try:
-                check_passes(read_campaign(workspace.store, identity))
-                free.append(item)
-            except BenchfarmError as error:
-                reason = f"not resumable here: {error}"
-                passed_over.append(f"{identity} ({item.name}) isn't resumed: {error}")
-        reasons += [f"{identity} is {reason}"] if reason else []
+        identity, is_by_name = item.campaign_id, False
+        if holder := workspace.campaigns.live_holder(identity):
+            reason = f"run by {holder}"
+        elif (other := runners.get(identity)) is not None:
+            reason, is_by_name = other.reason, other.may_be_gone
+        elif kind := _special_kind(campaign := read_campaign(workspace.store, identity)):
+            reason, is_by_name = kind, True
+        elif lack := _missing_pass(campaign):
+            reason = f"not resumable here: {lack}"
+            passed_over.append(f"{identity} ({item.name}) isn't resumed: {lack}")
+        else:
+            free.append(item)
+            continue
+        reasons.append(f"{identity} is {reason}")
         by_name += [f"{identity} ({reason})"] if is_by_name else []
     for text in passed_over:
         workspace.observer.on_event(Notice(event="resume", text=text, level="warning"))
@@ -124,24 +125,14 @@ def _chosen(workspace: Workspace, listed: Sequence[Campaign]) -> tuple[Campaign,
     return read_campaign(workspace.store, chosen.campaign_id), tuple(passed_over)
 
 
-def _reason_against(
-    workspace: Workspace, campaign_id: CampaignId, other: OtherRunner | None
-) -> tuple[str, bool]:
-    """Return why a campaign isn't resumed unless it is named, and whether it is resumed then; an
-    empty reason for one that is free.
-    """
-    if holder := workspace.campaigns.live_holder(campaign_id):
-        return f"run by {holder}", False
-    if other is not None:
-        return other.reason, other.may_be_gone
-    kind = _special_kind(read_campaign(workspace.store, campaign_id))
-    return kind, bool(kind)
-
-
-def check_passes(campaign: Campaign) -> None:
-    """Raise UsageError or PluginError where one of a campaign's passes isn't installed."""
-    for name in {item.run_pass for item in campaign.invocations}:
-        pass_of(name)
+def _missing_pass(campaign: Campaign) -> str:
+    """Return why one of a campaign's passes can't be run here; empty where all can."""
+    try:
+        for name in {item.run_pass for item in campaign.invocations}:
+            pass_of(name)
+    except BenchfarmError as error:
+        return str(error)
+    return ""
 
 
 def _special_kind(campaign: Campaign) -> str:
@@ -215,7 +206,8 @@ def open_cases(workspace: Workspace, campaign: Campaign) -> list[Case]:
     """Return the cases of a stored campaign's open runs, with the reference workload of their
     devices; raises UsageError where one of its passes isn't installed.
     """
-    check_passes(campaign)
+    for name in {item.run_pass for item in campaign.invocations}:
+        pass_of(name)
     works = open_work_by_serial(
         campaign,
         map(slim, workspace.store.runs(campaign_ids=[campaign.campaign_id])),
@@ -243,8 +235,8 @@ def reopen(
     """
     known_models, known_builds = workspace.store.models(), workspace.store.builds()
     models = [
-        _with_file(known_models[sha256], campaign)
-        for sha256 in {case.model_sha256 for case in cases}
+        replace(model, path=_unchanged_file(model.name, model.sha256, campaign))
+        for model in (known_models[sha256] for sha256 in {case.model_sha256 for case in cases})
     ]
     on_host = {case.build_sha256 for case in cases if case.serial == HOST_SERIAL}
     builds = [
@@ -265,28 +257,21 @@ def reopen(
     return Prepared(campaign=campaign, models=models, builds=builds, opened=opened)
 
 
-def _with_file(stored: _StoredT, campaign: Campaign, *, is_on_host: bool = False) -> _StoredT:
-    """Return a stored model or build with its file, which must be there and unchanged."""
-    if (
-        is_on_host
-        and isinstance(stored, Build)
-        and (find := program(stored.tool).installed) is not None
-    ):
-        installed = find(campaign.terms.files.get(stored.sha256, ""))
-        if installed.sha256 != stored.sha256:
+def _with_file(build: Build, campaign: Campaign, *, is_on_host: bool) -> Build:
+    """Return a stored build with its file, which must be there and unchanged."""
+    spec = program(build.tool)
+    if is_on_host and spec.installed is not None:
+        installed = spec.installed(campaign.terms.files.get(build.sha256, ""))
+        if installed.sha256 != build.sha256:
             raise UsageError(
-                f"{stored.name} isn't installed any more, but {installed.name}",
+                f"{build.name} isn't installed any more, but {installed.name}",
                 hint="install it again",
             )
-        return replace(stored, path=installed.path)
-    if (
-        isinstance(stored, Build)
-        and program(stored.tool).on_device is not None
-        and stored.sha256 not in campaign.terms.files
-    ):
+        return replace(build, path=installed.path)
+    if spec.on_device is not None and build.sha256 not in campaign.terms.files:
         # It is on the phone, and is checked when a run is prepared.
-        return stored
-    return replace(stored, path=_unchanged_file(stored.name, stored.sha256, campaign))
+        return build
+    return replace(build, path=_unchanged_file(build.name, build.sha256, campaign))
 
 
 def _unchanged_file(name: str, sha256: str, campaign: Campaign) -> Path:
