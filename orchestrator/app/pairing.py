@@ -85,6 +85,8 @@ _LIMITS: Final = {
 class Side:
     """One side as a kind and a value: ``build``, ``benchmark_model@1a2b3c``."""
 
+    #: As it was typed.
+    word: str
     kind: str
     value: str
 
@@ -104,16 +106,17 @@ def parse_side(text: str) -> Side:
             f"{text!r} names nothing", hint="benchfarm ab build:OLD build:NEW -m MODEL"
         )
     if colon and kind in KINDS:
-        return Side(kind=kind, value=value)
-    return Side(kind="model" if is_model_file(Path(text)) else "build", value=text)
+        return Side(word=text, kind=kind, value=value)
+    kind = "model" if is_model_file(Path(text)) else "build"
+    return Side(word=text, kind=kind, value=text)
 
 
 @frozen
 class Sides:
-    """Two sides to be measured in turns, each with its typed word and its plan."""
+    """Two sides to be measured in turns, and the plan of each."""
 
-    words: Sequence[str]
-    sides: tuple[Side, Side]
+    baseline: Side
+    candidate: Side
     plans: Sequence[Plan]
     #: The relative difference to detect, and the number of pairs that may be measured for it.
     detect: float
@@ -122,7 +125,7 @@ class Sides:
     @property
     def kind(self) -> str:
         """What the sides differ in."""
-        return self.sides[0].kind
+        return self.baseline.kind
 
     @property
     def plan(self) -> Plan:
@@ -153,7 +156,9 @@ def prepare(workspace: Workspace, sides: Sides, opened: OpenedDevices | None = N
     cases: list[dict[Hashable, Case]] = []
     builds: dict[str, Build] = {}
     skipped: dict[SkippedCase, None] = {}
-    for word, plan, side_inputs in zip(sides.words, sides.plans, inputs, strict=True):
+    for side, plan, side_inputs in zip(
+        (sides.baseline, sides.candidate), sides.plans, inputs, strict=True
+    ):
         workspace.builds.check(plan, opened.facts, lacks_devices=opened.lacks_devices)
         expansion, side_builds = expansion_for(
             workspace, Task(plan=plan, inputs=side_inputs, opened=opened)
@@ -163,7 +168,7 @@ def prepare(workspace: Workspace, sides: Sides, opened: OpenedDevices | None = N
         cases.append({_shared_key(case, sides.kind): case for case in expansion.cases})
         if len(cases[-1]) < len(expansion.cases):
             raise UsageError(
-                f"{word!r} names several configurations",
+                f"{side.word!r} names several configurations",
                 hint="a side is one of them: name one value",
             )
     pairs = [(cases[0][key], cases[1][key]) for key in cases[0] if key in cases[1]]
@@ -173,8 +178,8 @@ def prepare(workspace: Workspace, sides: Sides, opened: OpenedDevices | None = N
         raise nothing_to_measure(skipped)
     pairing = Pairing(
         sides=tuple((before.case_key, after.case_key) for before, after in pairs),
-        baseline=sides.sides[0].label,
-        candidate=sides.sides[1].label,
+        baseline=sides.baseline.label,
+        candidate=sides.candidate.label,
         kind=sides.kind,
         detect=sides.detect,
         level=CLAIM_LEVEL,
@@ -310,14 +315,16 @@ def sides_of(words: Sequence[str], options: PlanOptions, request: AbRequest) -> 
     """
     if request.models:
         options = {**options, "models": request.models}
-    sides = _sides(words, options)
+    before, after = _sides(words, options)
     try:
-        plans = [_plan(options, *side) for side in zip(sides, words, strict=True)]
+        plans = [_plan(options, side) for side in (before, after)]
     except PlanError as error:
-        if sides[0].kind != "model" and not options.get("models"):
+        if before.kind != "model" and not options.get("models"):
             error.hint = "name a model with -m FILE.tflite; repeat -m for several"
         raise
-    return Sides(words=words, sides=sides, plans=plans, detect=request.detect, most=request.most)
+    return Sides(
+        baseline=before, candidate=after, plans=plans, detect=request.detect, most=request.most
+    )
 
 
 def _sides(words: Sequence[str], options: PlanOptions) -> tuple[Side, Side]:
@@ -350,7 +357,7 @@ def _key_of(kind: str) -> str:
     return f"{kind.removesuffix('s')}s"
 
 
-def _plan(shared: PlanOptions, side: Side, word: str) -> Plan:
+def _plan(shared: PlanOptions, side: Side) -> Plan:
     """Return the plan of one side; raises PlanError, which names the typed word or the wrong
     options.
     """
@@ -369,7 +376,7 @@ def _plan(shared: PlanOptions, side: Side, word: str) -> Plan:
         case _:
             options[key] = side.value
     # Flags may be of both sides.
-    called = {} if key == "flags" and shared.get(key) else {key: word}
+    called = {} if key == "flags" and shared.get(key) else {key: side.word}
     return plan_from_options(False, called, **options)
 
 
