@@ -185,12 +185,19 @@ def _write(file: IO[bytes], content: bytes | str | Iterable[bytes | str]) -> Non
         file.write(piece.encode() if isinstance(piece, str) else piece)
 
 
-def _is_stream(path: Path) -> bool:
-    """Whether what is no folder is a device or a pipe, such as /dev/stdout: no file may take its
-    place.
+def is_stream(path: Path) -> bool:
+    """Whether what is no folder is a device, a pipe or an open file, such as /dev/stdout: no file
+    may take its place.
     """
     # Path.exists raises for a name that is too long.
-    return os.path.exists(path) and not os.path.isfile(path)  # noqa: PTH110, PTH113
+    return os.path.exists(path) and (not os.path.isfile(path) or _descriptor(path) is not None)  # noqa: PTH110, PTH113
+
+
+def _descriptor(path: Path) -> int | None:
+    """Return the number of this process's open file that a path names: 1 for /dev/stdout."""
+    if os.path.realpath(path.parent) in {"/dev/fd", f"/proc/{os.getpid()}/fd"}:
+        return int(path.name)
+    return _descriptor(path.parent / path.readlink()) if path.is_symlink() else None
 
 
 def link_target(path: Path) -> Path:
@@ -220,8 +227,10 @@ def write_file(
     """
     check_folder(path, makes_folder=makes_folder)
     try:
-        if _is_stream(path):
-            with path.open("wb") as file:
+        if is_stream(path):
+            number = _descriptor(path)
+            # An open file may have content already (>> FILE), and gets more.
+            with path.open("wb") if number is None else os.fdopen(os.dup(number), "wb") as file:
                 _write(file, data)
         else:
             write_whole(link_target(path), data, is_private=False)
@@ -257,7 +266,7 @@ def check_writable(path: Path, *, makes_folder: bool = False) -> None:
     Takes and raises the same as :func:`write_file`.
     """
     check_folder(path, makes_folder=makes_folder)
-    if not _is_stream(path):
+    if not is_stream(path):
         probe = draft_path(link_target(path))
         write_file(probe, b"", makes_folder=makes_folder)
         probe.unlink()

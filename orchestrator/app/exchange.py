@@ -17,7 +17,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from orchestrator.errors import UsageError
-from orchestrator.files import check_folder, draft_path, link_target, unwritable, write_file
+from orchestrator.files import (
+    check_folder,
+    draft_path,
+    is_stream,
+    link_target,
+    unwritable,
+    write_file,
+)
 from orchestrator.frozen import frozen
 from orchestrator.plugins import Exported, Exporter, find, plugins
 from orchestrator.records.campaign import Campaign, Origin
@@ -148,8 +155,8 @@ def export(settings: Settings, request: ExportRequest) -> tuple[Path, Exported]:
     if request.runs and not exporter.takes_runs:
         raise UsageError(f"--run doesn't apply to {request.form}, which has whole campaigns")
     check_folder(target)
-    # Nothing takes the place of a device or a pipe.
-    is_file = target.is_file()
+    # Nothing takes the place of a device, a pipe or an open file.
+    is_file = target.is_file() and not is_stream(target)
     if os.path.lexists(target) and not (request.force and is_file):
         raise UsageError(
             f"{target} exists already" + ("" if is_file else " and is no file"),

@@ -22,7 +22,7 @@ from orchestrator.artifacts.program import (
     is_shared_library,
 )
 from orchestrator.errors import ArtifactError
-from orchestrator.files import sha256_of
+from orchestrator.files import expanded, sha256_of
 from orchestrator.programs import is_here, usual_tool
 from orchestrator.programs import program as program_of
 from orchestrator.records.build_spec import BuildSpec
@@ -281,7 +281,7 @@ class BuildLibrary:
         """
         build_abi = abi_name(abi, kind)
         if "/" in name_or_path:
-            return self._from_path(Path(name_or_path).expanduser(), tool, build_abi)
+            return self._from_path(expanded(Path(name_or_path)), tool, build_abi)
         if "@" in name_or_path:
             self.find_release(name_or_path)  # refuses digits that several programs have
         candidates = self.named(name_or_path) if name_or_path else self._default(tool)

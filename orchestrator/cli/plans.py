@@ -15,7 +15,7 @@ from typer import Argument, Option
 from orchestrator.cli.commands import command
 from orchestrator.cli.output import CommandResult, shown, to_json
 from orchestrator.errors import AdbUnavailableError, UsageError
-from orchestrator.files import write_file
+from orchestrator.files import expanded, write_file
 from orchestrator.records.case import SkippedCase
 from orchestrator.records.device import DeviceFacts
 from orchestrator.settings import Settings
@@ -232,7 +232,7 @@ def initial_plan(devices: Sequence[DeviceFacts], models: Sequence[str], path: Pa
 
 
 def _from(folder: Path, model: str) -> str:
-    path = Path(model).expanduser().absolute()
+    path = expanded(Path(model)).absolute()
     return os.path.relpath(path, folder) if path.is_relative_to(folder) else str(path)
 
 

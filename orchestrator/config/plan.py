@@ -416,7 +416,7 @@ def _model_files(
         files = [path] if path.is_file() else []
         if not files and glob.has_magic(pattern):
             # Only what is written is a pattern, not the folder.
-            relative = str(Path(pattern).expanduser())
+            relative = str(expanded(Path(pattern)))
             matches = glob.glob(relative, root_dir=folder, recursive=True)  # noqa: PTH207 - Path.glob refuses absolute ones
             files = sorted(file for name in matches if (file := folder / name).is_file())
         if not files and pattern in manifest_models:

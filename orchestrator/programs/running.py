@@ -28,7 +28,7 @@ from typing import Final
 
 from orchestrator.delegates import DELEGATES, FlagFamily, delegates_of
 from orchestrator.errors import DeviceError, UsageError
-from orchestrator.files import sha256_of
+from orchestrator.files import expanded, sha256_of
 from orchestrator.passes import pass_of
 from orchestrator.passes.specification import (
     OMITTABLE_FLAGS,
@@ -408,7 +408,7 @@ def foreign_build(program: Program, app: str) -> Build:
     2.17`` identifies it. Raises UsageError for a file that can't be read.
     """
     if "/" in app:
-        path = Path(app).expanduser()
+        path = expanded(Path(app))
         try:
             sha256 = sha256_of(path)
         except OSError as error:

@@ -106,3 +106,19 @@ def test_a_link_and_a_pipe_stay_what_they_are(tmp_path: Path) -> None:
     os.close(reader)
     assert (file.read_text(), link.is_symlink()) == ("new", True)
     assert len(list(tmp_path.iterdir())) == 3
+
+
+@pytest.mark.parametrize("place", ["/dev/stdout", "/dev/fd/1"])
+@pytest.mark.parametrize("mode", ["a", "w"])
+def test_an_output_that_goes_to_a_file_is_written_and_not_replaced(
+    tmp_path: Path, place: str, mode: str
+) -> None:
+    code = (
+        "import sys\nfrom pathlib import Path\nfrom orchestrator.files import write_file\n"
+        "write_file(Path(sys.argv[1]), b'one\\n')\nprint('two')"
+    )
+    path = tmp_path / "log"
+    path.write_text("before\n")
+    with path.open(mode) as output:
+        subprocess.run([sys.executable, "-c", code, place], stdout=output, check=True)
+    assert path.read_text() == "before\n" * (mode == "a") + "one\ntwo\n"

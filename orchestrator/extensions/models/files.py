@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator.errors import HostStorageError, ModelError, UsageError
-from orchestrator.files import write_file
+from orchestrator.files import expanded, write_file
 from orchestrator.frozen import frozen
 from orchestrator.plugins import Settings
 from orchestrator.records.model import Accuracy, ManifestEntry
@@ -85,7 +85,7 @@ def _source(text: str) -> str:
     """
     from orchestrator.extensions.models.building import NAMES
 
-    path = Path(text).expanduser()
+    path = expanded(Path(text))
     return text if text in NAMES or not path.exists() else str(path.absolute())
 
 

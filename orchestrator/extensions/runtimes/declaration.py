@@ -21,6 +21,7 @@ from pydantic import AfterValidator, Field, PlainValidator, model_validator
 from orchestrator.config.yaml_file import Faults, Section, checked, read_yaml
 from orchestrator.errors import OutputParseError, PlanError, ProgramInUseError, UsageError, nearest
 from orchestrator.fields import SOME, AnyText, OneOrMany, Text, unique
+from orchestrator.files import expanded
 from orchestrator.installation import add_program_place, program_places, remove_program_place
 from orchestrator.records.case import DECLARED, DelegateName, ToolName
 from orchestrator.records.model import BUNDLES, FOREIGN, PHASES
@@ -476,7 +477,7 @@ def named(word: str) -> ToolName | None:
     """
     name = word.removeprefix(DECLARED)
     if word.endswith(".yaml"):
-        path = Path(word).expanduser().absolute()
+        path = expanded(Path(word)).absolute()
         if not path.is_file():
             raise ValueError(f"there is no file {word!r}")
         add_program_place(path)

@@ -29,6 +29,7 @@ from orchestrator.extensions.runtimes.litert_lm_output import (
     decode_metrics,
     report_of,
 )
+from orchestrator.files import expanded
 from orchestrator.passes import pass_of
 from orchestrator.ports import Device, InvocationRequest, Turn
 from orchestrator.programs import Option, Program
@@ -338,7 +339,7 @@ def _phone_command(request: InvocationRequest, folder: str, left_out: Set[str]) 
 
 def on_path(program: str, name_or_path: str, hint: str) -> Path:
     """Return a program of this computer, ``name_or_path`` or on PATH; raises ArtifactError."""
-    path = Path(name_or_path or shutil.which(program) or program).expanduser().absolute()
+    path = expanded(Path(name_or_path or shutil.which(program) or program)).absolute()
     if not path.is_file():
         where = f"at {name_or_path}" if name_or_path else "on PATH"
         raise ArtifactError(f"{program} isn't {where}", hint=hint)
