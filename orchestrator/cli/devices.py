@@ -190,7 +190,12 @@ def adb(
 
 
 _SERVERS: Sequence[Column[Mapping[str, Any]]] = (
-    Column("for", "server for", lambda item: item["for"]),
+    Column(
+        "for",
+        "server for",
+        lambda item: item["for"],
+        shown=lambda item: item["for"].replace("virtual lab", "virtual phones"),
+    ),
     Column("address", "address", lambda item: item.get("address", "not running")),
     Column("version", "version", lambda item: item.get("version")),
     Column(
@@ -332,7 +337,7 @@ def check(
                 f"{one_line(item.text)}\n{as_text(resolution.resolution_table(item))}"
                 for item in resolutions
             ] or [
-                f"its smallest visible change isn't known: benchfarm device check --sessions 4 -s {facts.serial}"
+                f"its smallest visible change isn't measured yet: benchfarm device check --sessions 4 -s {facts.serial}"
             ]
         # Last: the store may be deleted during the checks.
         problems, exit_code = resolution.problems_of(measured), exit_code_of(measured)

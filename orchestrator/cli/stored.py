@@ -434,6 +434,4 @@ def _chosen(store: Store, words: Sequence[str]) -> dict[CampaignId, Campaign | N
 def _title(campaign_id: CampaignId, campaign: Campaign | None) -> str:
     if campaign is None:
         return f"{campaign_id} (can't be read)"
-    return (
-        f"{campaign_id} ({campaign.name}, begun {campaign.created_at.astimezone():%Y-%m-%d %H:%M})"
-    )
+    return f"{campaign_id} ({campaign.name}, started {campaign.created_at.astimezone():%Y-%m-%d %H:%M})"

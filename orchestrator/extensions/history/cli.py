@@ -176,7 +176,7 @@ def annotate(
     with Workspace(settings, makes_store=is_new and settings.is_default_store) as workspace:
         if selection is not None:
             annotation, fitting = history.expect(workspace, selection, night, text)
-            message = f"annotation {annotation.annotation_id}: {fitting} series fit it now"
+            message = f"expected change {annotation.annotation_id}: {fitting} series match now"
             return CommandResult(text=message, data={**asdict(annotation), "series": fitting})
         if remove is None:
             rows = list(workspace.store.annotations())
@@ -186,18 +186,21 @@ def annotate(
                     caption="Expected changes",
                     columns=_ANNOTATIONS,
                     rows=rows,
-                    nothing="nothing is annotated",
+                    nothing="no change is expected",
                 )
             )
         if not workspace.store.delete_annotation(remove):
             raise UsageError(
-                f"there is no annotation {remove!r}", hint="'benchfarm history expect' lists them"
+                f"there is no expected change {remove!r}",
+                hint="'benchfarm history expect' lists them",
             )
-    return CommandResult(text=f"annotation {remove} is removed", data={"annotation_id": remove})
+    return CommandResult(
+        text=f"expected change {remove} is removed", data={"annotation_id": remove}
+    )
 
 
 _ANNOTATIONS: Final[Sequence[Column[Annotation]]] = (
-    Column("annotation_id", "annotation", lambda item: item.annotation_id),
+    Column("annotation_id", "id", lambda item: item.annotation_id),
     Column("night", "night", lambda item: f"{item.night}"),
     Column("selection", "series", lambda item: item.selection),
     Column("text", "text", lambda item: item.text, shown=lambda item: one_line(item.text)),
@@ -415,13 +418,13 @@ def _heading(regressions: Regressions) -> str:
     from orchestrator.extensions.history.changepoint import SEGMENT_NIGHTS
     from orchestrator.extensions.history.regressions import SILENT_NIGHTS
 
-    recent = "new in the last 14 nights, more where a series lacks nights"
-    period = f"since {regressions.since}" if regressions.since else recent
-    changes, nights = (
-        counted(len(regressions.changes), "change"),
-        counted(regressions.nights, "night"),
+    count, nights = len(regressions.changes), counted(regressions.nights, "night")
+    changes = (
+        f"{counted(count, 'change')} since {regressions.since}"
+        if regressions.since
+        else f"{counted(count, 'new change')} in the last 14 nights, more where a series lacks nights"
     )
-    sentences = [f"{changes} {period}, in {regressions.series} series over {nights}"]
+    sentences = [f"{changes}, in {regressions.series} series over {nights}"]
     minimum = 2 * SEGMENT_NIGHTS
     if regressions.series and regressions.nights < minimum:
         sentences.append(f"it takes {minimum} nights to find a change")

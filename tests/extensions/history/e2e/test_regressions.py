@@ -230,7 +230,7 @@ def test_changes_are_told_in_text_and_markdown(nights: Nights, confirmed: dict[s
         nights("history", "changes", "--format", "markdown", "--fail-on", "never").ok().stdout
     )
     assert markdown.startswith(
-        "## 4 changes new in the last 14 nights, more where a series lacks nights, in 4 series"
+        "## 4 new changes in the last 14 nights, more where a series lacks nights, in 4 series"
     )
     assert markdown.count("| confirmed |") == 1
     assert nights("history", "changes", "--format", "xml").exit_code == 2
