@@ -313,8 +313,6 @@ def sides_of(words: Sequence[str], options: PlanOptions, request: AbRequest) -> 
 
     Raises UsageError kinds.
     """
-    if request.models:
-        options = {**options, "models": request.models}
     before, after = _sides(words, options)
     try:
         plans = [_plan(options, side) for side in (before, after)]

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.frozen import frozen
-from orchestrator.records.verdict import THRESHOLD
 
 
 @frozen
@@ -26,15 +25,14 @@ class CompareOptions:
     allow: Sequence[str] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class AbRequest:
-    """The models and limits of a measurement in turns: ``ab`` and ``bisect``."""
+    """The limits of a measurement in turns: ``ab`` and ``bisect``."""
 
-    models: Sequence[Path] = ()
     #: The smallest relative difference to detect, as a share.
-    detect: float = THRESHOLD
+    detect: float
     #: Pairs at most, of a process per side each.
-    most: int = 200
+    most: int
 
 
 @frozen

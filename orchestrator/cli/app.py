@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from types import FrameType
-from typing import NoReturn, Protocol, runtime_checkable
+from typing import Any, NoReturn
 
 from orchestrator.cli.commands import ROOT, options
 from orchestrator.cli.output import (
@@ -73,7 +73,8 @@ def _run() -> NoReturn:
         # The reader ended, not the command.
         raise SystemExit(141) from None
     except Exception as error:  # noqa: BLE001 - the last line of defence
-        if isinstance(error, _Refusal):
+        # Of the option parser, whose errors have no public class in every version of typer.
+        if hasattr(error, "format_message"):
             _refuse(error)
         _fail(
             {
@@ -89,16 +90,7 @@ def _stop(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-@runtime_checkable
-class _Refusal(Protocol):
-    """An error of the option parser, whose class isn't public in every version of typer."""
-
-    exit_code: int
-
-    def format_message(self) -> str: ...
-
-
-def _refuse(error: _Refusal) -> NoReturn:
+def _refuse(error: Any) -> NoReturn:  # noqa: ANN401 - see above
     """Print an error of the option parser, and exit."""
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "benchfarm"

@@ -13,6 +13,7 @@ from typer import Argument, Option
 
 from orchestrator.app.requests import AddRequest
 from orchestrator.cli.commands import command
+from orchestrator.cli.options import Texts
 from orchestrator.cli.output import CommandResult, shown
 from orchestrator.cli.progress import downloads_on_stderr
 from orchestrator.errors import ArtifactError
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from orchestrator.artifacts.archive import Release
     from orchestrator.artifacts.fetch import Fetched
 
-_PROGRAM_PROBLEM: Final = ArtifactError.exit_code
 #: The state of a build that is used only when a plan names it, instead of "in use".
 _FAKE: Final = "only for virtual phones, by name"
 _WIDTH: Final = 100
@@ -133,7 +133,7 @@ def fetch(
     names: Annotated[list[str], Argument(help="Builds, as 'benchfarm build list' names them.")],
     *,
     abi: Annotated[
-        list[str] | None, Option("--abi", help="Only for these ABIs (a,b) (default: all declared).")
+        Texts, Option("--abi", help="Only for these ABIs (a,b) (default: all declared).")
     ] = None,
 ) -> CommandResult:
     """Download programs and libraries, and use them.
@@ -165,7 +165,7 @@ def fetch(
     }
     is_missing = bool(problems) or any(result.recipe for result in fetched)
     return CommandResult(
-        text="\n".join(lines), data=data, exit_code=_PROGRAM_PROBLEM if is_missing else 0
+        text="\n".join(lines), data=data, exit_code=ArtifactError.exit_code if is_missing else 0
     )
 
 

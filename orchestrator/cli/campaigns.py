@@ -14,6 +14,7 @@ from orchestrator.cli.output import (
     Streamed,
     columns,
     ignore_stop_signals,
+    joined,
     say,
 )
 from orchestrator.cli.progress import downloads_on_stderr, observer_for_stderr
@@ -82,8 +83,8 @@ def _print_measured(workspace: Workspace, campaign: Campaign) -> None:
     from orchestrator.app.stored import report_data
     from orchestrator.report.tables import text_lines
 
-    lines = text_lines(report_data(workspace, [campaign]), columns())
-    say("\n".join(line for line, _ in lines), looks=[style for _, style in lines], err=True)
+    text, looks = joined(text_lines(report_data(workspace, [campaign]), columns()))
+    say(text, looks=looks, err=True)
 
 
 @contextmanager
@@ -132,16 +133,16 @@ def campaign_result(
     best = winners(data.contests)
     won = fastest_table(best)
     advice = next_steps(best, campaign.terms)
-    further = advice if best else []
     width = columns()
     lines = text_lines(data, width, legend=legend)
     # Lines to be typed or opened aren't wrapped.
     lines += [("", "")]
     lines += [(line, "doubt") for text in measured.problems for line in wrap(text, width)]
-    lines += [(text, "") for text in [*further, *where]]
+    lines += [(text, "") for text in [*(advice if best else ()), *where]]
+    whole, looks = joined(lines)
     return CommandResult(
-        text="\n".join(line for line, _ in lines),
-        looks=[style for _, style in lines],
+        text=whole,
+        looks=looks,
         data={
             **facts_of(measured),
             "stopped": Streamed(lambda: stopped(campaign, again())),

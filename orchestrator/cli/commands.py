@@ -18,7 +18,7 @@ import typer
 import typer.core
 from typer import Option
 
-from orchestrator.cli.options import Json
+from orchestrator.cli.options import Json, parameter
 from orchestrator.cli.output import CommandResult, format_of, logs_as_json, say, show
 from orchestrator.errors import UsageError
 from orchestrator.plugins import command_words, load
@@ -158,28 +158,27 @@ def command(
             if item.name == "options" and keys:
                 parameters += keys
             elif item.name not in {"settings", "as_json"}:
-                parameters.append(_parameter(item.name, hints[item.name], item.default))
+                parameters.append(parameter(item.name, hints[item.name], item.default))
         if has_table:
-            parameters.append(_parameter("table_form", _TableForm, "text"))
-        parameters.append(_parameter("as_json", Json, False))
+            parameters.append(parameter("table_form", _TableForm, "text"))
+        parameters.append(parameter("as_json", Json, False))
 
         def call(**values: Any) -> None:  # noqa: ANN401 - as typer read them
-            form = format_of(values.pop("table_form", ""), None, TABLE_FORMS, default="text")
-            form = "json" if values.pop("as_json") else form
+            form = format_of(values.get("table_form", ""), None, TABLE_FORMS, default="text")
+            form = "json" if values["as_json"] else form
             if values.get("out") == Path("-"):
                 raise UsageError(
                     "--out takes the name of a file, not -",
                     hint="name a file; without --out the result is printed, where it is text",
                 )
             # Read for every command, so that each one reports wrong settings.
-            further = {"settings": _settings(is_json=form == "json"), "as_json": form != "text"}
+            values |= {"settings": _settings(is_json=form == "json"), "as_json": form != "text"}
             if keys:
-                typed = {item.name: values.pop(item.name) for item in keys}
-                further["options"] = {
+                typed = {item.name: values[item.name] for item in keys}
+                values["options"] = {
                     name: value for name, value in typed.items() if value not in (None, [])
                 }
-            values |= {name: value for name, value in further.items() if name in hints}
-            show(function(**values), form)
+            show(function(**{name: values[name] for name in values if name in hints}), form)
 
         call.__doc__ = function.__doc__
         call.__annotations__ = {item.name: item.annotation for item in parameters}
@@ -188,10 +187,6 @@ def command(
         return function
 
     return declare
-
-
-def _parameter(name: str, hint: object, default: object) -> inspect.Parameter:
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=hint, default=default)
 
 
 def _add(words: Sequence[str], call: Callable[..., None]) -> None:

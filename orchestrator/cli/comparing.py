@@ -16,15 +16,7 @@ from orchestrator.cli.builds import RELEASE
 from orchestrator.cli.campaigns import facts_of, reporting, reporting_workspace
 from orchestrator.cli.commands import command
 from orchestrator.cli.devices import EQUAL_RUNS, equal_sides_result
-from orchestrator.cli.options import (
-    ON_PHONES,
-    PER_PROCESS,
-    Out,
-    Wait,
-    as_typed,
-    plan_keys,
-    share_of,
-)
+from orchestrator.cli.options import Out, Texts, Wait, parameter, plan_keys, share_of
 from orchestrator.cli.output import CommandResult, columns, format_of, shown, to_json
 from orchestrator.errors import UsageError
 from orchestrator.files import check_writable, write_file
@@ -36,15 +28,23 @@ from orchestrator.tables.table import NESTED, Column, Kind, Table
 from orchestrator.units import split
 
 if TYPE_CHECKING:
+<<<<<<< HEAD
     from orchestrator.analysis.bisection import BisectResult, Compared
     from orchestrator.analysis.comparison import Comparison
+=======
+    from orchestrator.analysis.comparison import Comparison, FailOn
+    from orchestrator.app.bisecting import BisectResult, Compared
+>>>>>>> eabda144 (cli: Take what two commands share once, and drop helpers of one caller)
     from orchestrator.app.measuring import MeasuredCampaign
     from orchestrator.app.workspace import Workspace
     from orchestrator.artifacts.archive import Release
 
 _FORMATS: Final = ("text", "markdown", "json", "junit", "html")
 #: The keys of a plan that both sides of a pair share.
-PAIR_KEYS: Final = f"delegates threads tools flags check_outputs {PER_PROCESS} budget"
+PAIR_KEYS: Final = (
+    "delegates threads tools flags check_outputs num_runs min_secs max_secs affinity timeout seed"
+    " budget"
+)
 #: Their lines of help where those differ from a plan's.
 PAIR_HELP: Final = {
     "delegates": "cpu, xnnpack, gpu ... (a,b).",
@@ -69,9 +69,6 @@ FailingOn = Annotated[
         help="Exit code 1: if a case is slower or broken (slower), also if inconclusive, or never.",
     ),
 ]
-Models = Annotated[
-    list[Path] | None, Option("--model", "-m", help="Model to measure. Repeat for several.")
-]
 Detect = Annotated[str, Option("--detect", help="Smallest relative difference to detect.")]
 Pairs = Annotated[
     int,
@@ -79,40 +76,45 @@ Pairs = Annotated[
 ]
 
 
-_DETECT: Final = as_typed(AbRequest.detect)
+_MODELS: Final = parameter(
+    "models",
+    Annotated[
+        list[Path] | None, Option("--model", "-m", help="Model to measure. Repeat for several.")
+    ],
+)
 
 
 @frozen
 class Output:
     """The output of a comparison, and its exit code."""
 
-    form: str = ""
-    out: Path | None = None
-    fail_on: str = "slower"
+    form: str
+    out: Path | None
+    fail_on: FailOn
 
-    @property
-    def chosen_form(self) -> str:
-        """The format; raises UsageError."""
-        return format_of(self.form, self.out, _FORMATS, default="text")
 
-    def __post_init__(self) -> None:
-        """Raise UsageError for an unknown format or word, and for a file that can't be written."""
-        from orchestrator.analysis.comparison import FailOn
+def output_of(form: str, out: Path | None, fail_on: str) -> Output:
+    """Return the output that options ask for.
 
-        _ = self.chosen_form
-        if self.fail_on not in list(FailOn):
-            raise UsageError(
-                f"--fail-on {self.fail_on!r} isn't known", hint=f"choose one of {', '.join(FailOn)}"
-            )
-        if self.out is not None:
-            check_writable(self.out)
+    Raises UsageError for an unknown format or word, and for a file that can't be written.
+    """
+    from orchestrator.analysis.comparison import FailOn
+
+    form = format_of(form, out, _FORMATS, default="text")
+    if fail_on not in list(FailOn):
+        raise UsageError(
+            f"--fail-on {fail_on!r} isn't known", hint=f"choose one of {', '.join(FailOn)}"
+        )
+    if out is not None:
+        check_writable(out)
+    return Output(form=form, out=out, fail_on=FailOn(fail_on))
 
 
 @command("compare")
 def compare(
     settings: Settings,
     sides: Annotated[
-        list[str] | None,
+        Texts,
         Argument(
             help="Baseline and candidate: campaigns (newest, previous), or builds, models ... with"
             " --by."
@@ -124,7 +126,7 @@ def compare(
         Option("--by", help="Compare within campaigns: build, model, device, delegate or config."),
     ] = "campaign",
     campaigns: Annotated[
-        list[str] | None,
+        Texts,
         Option("--campaign", help="With --by: campaigns to use. Repeat for several."),
     ] = None,
     threshold: Annotated[
@@ -139,7 +141,7 @@ def compare(
         Option("--level", help="Confidence level of the intervals (default: 99%)."),
     ] = None,
     allow: Annotated[
-        list[str] | None,
+        Texts,
         Option("--allow", help="Allow a fact to differ: system, grade, settings ... (a,b)."),
     ] = None,
     form: Form = "",
@@ -155,10 +157,17 @@ def compare(
     from orchestrator.app import comparing
     from orchestrator.app.workspace import Workspace
 
+<<<<<<< HEAD
     output = Output(form=form, out=out, fail_on=fail_on)
     options = CompareOptions(
         by=by,
         campaign=campaigns or (),
+=======
+    output, chosen = output_of(form, out, fail_on), tuple(sides or ())
+    rule = rule_for(
+        by,
+        chosen,
+>>>>>>> eabda144 (cli: Take what two commands share once, and drop helpers of one caller)
         threshold=None if threshold is None else share_of(threshold, "--threshold", most=0.5),
         level=None if level is None else share_of(level, "--level", least=0.5, most=0.9999),
         allow=split(allow),
@@ -180,27 +189,30 @@ def rendered(
 
     HTML goes to a file, by default in the data folder's ``reports``.
     """
-    from orchestrator.analysis.comparison import FailOn
     from orchestrator.app.comparing import default_path
     from orchestrator.app.stored import resume_notes
     from orchestrator.report import comparisons
 
-    fail_on = FailOn(output.fail_on)
     lines, data = list[str](), comparisons.to_data(comparison)
     if pairs is not None:
         lines = [*pairs.problems, f"campaign: {pairs.campaign.campaign_id}"]
         data |= facts_of(pairs)
-    data["fails"] = fails = comparison.fails(fail_on)
-    text = {
-        "text": lambda: "\n".join([comparisons.to_text(comparison, max(columns(), 80)), *lines]),
-        "markdown": lambda: comparisons.to_markdown(comparison),
-        "json": lambda: to_json(data),
-        "junit": lambda: comparisons.to_junit(comparison, fail_on=fail_on),
-        "html": lambda: _page(comparison),
-    }[output.chosen_form]()
+    data["fails"] = fails = comparison.fails(output.fail_on)
     out = output.out
-    if output.chosen_form == "html" and out is None:
-        out = default_path(workspace.settings, comparison)
+    match output.form:
+        case "markdown":
+            text = comparisons.to_markdown(comparison)
+        case "json":
+            text = to_json(data)
+        case "junit":
+            text = comparisons.to_junit(comparison, fail_on=output.fail_on)
+        case "html":
+            from orchestrator.report.render import render_comparison
+
+            text = render_comparison(comparison)
+            out = out or default_path(workspace.settings, comparison)
+        case _:
+            text = "\n".join([comparisons.to_text(comparison, max(columns(), 80)), *lines])
     if out is not None:
         whole = text if text.endswith("\n") else text + "\n"
         write_file(out, whole, makes_folder=output.out is None)
@@ -210,13 +222,13 @@ def rendered(
     return CommandResult(text=text.rstrip("\n"), data=data, exit_code=int(fails))
 
 
-def _page(comparison: Comparison) -> str:
-    from orchestrator.report.render import render_comparison
-
-    return render_comparison(comparison)
-
-
-@command("ab", keys=plan_keys(f"{ON_PHONES} {PAIR_KEYS}", **PAIR_HELP))
+@command(
+    "ab",
+    keys=[
+        *plan_keys(f"devices profiles where one_of_each at_most builds {PAIR_KEYS}", **PAIR_HELP),
+        _MODELS,
+    ],
+)
 def ab(
     settings: Settings,
     sides: Annotated[
@@ -228,9 +240,8 @@ def ab(
     ],
     options: PlanOptions,
     *,
-    models: Models = None,
-    detect: Detect = _DETECT,
-    most: Pairs = AbRequest.most,
+    detect: Detect = "2%",
+    most: Pairs = 200,
     wait: Wait = "",
     form: Form = "",
     out: Out = None,
@@ -245,11 +256,12 @@ def ab(
     """
     from orchestrator.app import pairing
 
-    output, request = Output(form=form, out=out, fail_on=fail_on), _request(models, detect, most)
+    output = output_of(form, out, fail_on)
+    request = AbRequest(detect=share_of(detect, "--detect", most=0.5), most=most)
     with reporting_workspace(settings, wait) as workspace:
         measured = pairing.compare_ab(workspace, pairing.sides_of(sides, options, request))
         if isinstance(measured, Plan):
-            if output.out is not None or output.chosen_form != "text":
+            if output.out is not None or output.form != "text":
                 raise UsageError(
                     "the sides are equal: there is no comparison to write",
                     hint="leave out --out and --format; --json prints what the phone can resolve",
@@ -259,11 +271,6 @@ def ab(
             plan = replace(measured, invocations=fixed(runs))
             return equal_sides_result(workspace, plan)
         return pairs_result(workspace, measured, output)
-
-
-def _request(models: Sequence[Path] | None, detect: str, most: int) -> AbRequest:
-    share = share_of(detect, "--detect", most=0.5)
-    return AbRequest(models=tuple(models or ()), detect=share, most=most)
 
 
 def pairs_result(workspace: Workspace, measured: MeasuredCampaign, output: Output) -> CommandResult:
@@ -280,7 +287,10 @@ def pairs_result(workspace: Workspace, measured: MeasuredCampaign, output: Outpu
 @command(
     "bisect",
     has_table=True,
-    keys=plan_keys(f"devices {PAIR_KEYS}", devices="Serial number of the phone.", **PAIR_HELP),
+    keys=[
+        *plan_keys(f"devices {PAIR_KEYS}", devices="Serial number of the phone.", **PAIR_HELP),
+        _MODELS,
+    ],
 )
 def bisect(
     settings: Settings,
@@ -288,9 +298,8 @@ def bisect(
     bad: Annotated[str, Argument(help="The build that is slow: NAME@DIGITS.")],
     options: PlanOptions,
     *,
-    models: Models = None,
-    detect: Detect = _DETECT,
-    most: Pairs = AbRequest.most,
+    detect: Detect = "2%",
+    most: Pairs = 200,
     wait: Wait = "",
     since: Annotated[
         str, Option("--since", help="Reuse stored A/B results up to this age.")
@@ -306,7 +315,8 @@ def bisect(
     from orchestrator.report import comparisons
 
     fresh_s = time_limits.span_of("--since", since) or 0.0
-    options, request = {**options, "name": "bisect"}, _request(models, detect, most)
+    options = {**options, "name": "bisect"}
+    request = AbRequest(detect=share_of(detect, "--detect", most=0.5), most=most)
     with reporting_workspace(settings, wait) as workspace:
         result, releases, facts = bisecting.bisect(
             workspace, (good, bad), options, request, fresh_s=fresh_s

@@ -17,7 +17,7 @@ from typer import Argument, Context, Option
 from orchestrator import __version__
 from orchestrator.cli.campaigns import exit_code_of, reporting_workspace
 from orchestrator.cli.commands import command
-from orchestrator.cli.options import DryRun, Wait, refuse
+from orchestrator.cli.options import DryRun, Texts, Wait, refuse
 from orchestrator.cli.output import CommandResult, shown, to_json
 from orchestrator.errors import DeviceError, UsageError
 from orchestrator.files import check_writable, write_file
@@ -64,7 +64,7 @@ def list_attached(settings: Settings) -> CommandResult:
 def restore(
     settings: Settings,
     serials: Annotated[
-        list[str] | None, Argument(help="Serial numbers (default: all with open changes).")
+        Texts, Argument(help="Serial numbers (default: all with open changes).")
     ] = None,
     *,
     force: Annotated[
@@ -257,7 +257,7 @@ def check(
     settings: Settings,
     context: Context,
     serials: Annotated[
-        list[str] | None,
+        Texts,
         Option("--serial", "-s", help="Serial number (default: all attached phones)."),
     ] = None,
     out: Annotated[Path | None, Option("--out", "-o", help="File for the report.")] = None,
@@ -319,8 +319,7 @@ def check(
             )
             measured = resolution.measure_equal_sides(workspace, plan, sessions=sessions)
         for device, facts, checks, path in check_phones(workspace, chosen, out):
-            content = to_json(_report(device, facts, checks)) + "\n"
-            write_file(path, content, makes_folder=out is None)
+            write_file(path, _report(device, facts, checks), makes_folder=out is None)
             failed = failed or any(item.result is CheckResult.FAILS for item in checks)
             resolutions = resolution.stored_resolutions(workspace, [facts])
             results.append(
@@ -348,7 +347,7 @@ def check(
     )
 
 
-def _report(device: Device, facts: DeviceFacts, checks: Sequence[PhoneCheck]) -> dict[str, object]:
+def _report(device: Device, facts: DeviceFacts, checks: Sequence[PhoneCheck]) -> str:
     """Return the content of the report file: no serial number, no settings, no log."""
     from orchestrator.devices.phone import AdbDevice
 
@@ -371,9 +370,7 @@ def _report(device: Device, facts: DeviceFacts, checks: Sequence[PhoneCheck]) ->
     )
     for name in {str(facts.serial), adb.transport if adb else str(facts.serial)}:
         text = text.replace(json.dumps(name, ensure_ascii=False)[1:-1], "SERIAL")
-    report = json.loads(text)
-    assert isinstance(report, dict)
-    return report
+    return f"{text}\n"
 
 
 def _text(facts: DeviceFacts, checks: Sequence[PhoneCheck], path: Path) -> str:

@@ -76,8 +76,12 @@ def run(
     Example: benchfarm run --resume
     """
     from orchestrator.app import measuring, resuming
+<<<<<<< HEAD
     from orchestrator.app.attached import Needs
     from orchestrator.cli.comparing import Output, pairs_result
+=======
+    from orchestrator.cli.comparing import output_of, pairs_result
+>>>>>>> eabda144 (cli: Take what two commands share once, and drop helpers of one caller)
 
     if resume and (options or until):
         raise UsageError(
@@ -95,7 +99,7 @@ def run(
             text = f"nothing is left to resume in {workspace.store.name}"
             return CommandResult(text=text, data={"campaign_id": None})
         if resumed.campaign.terms.pairing is not None:
-            return pairs_result(workspace, resumed, Output(out=out))
+            return pairs_result(workspace, resumed, output_of("", out, "slower"))
         return campaign_result(workspace, resumed, out, legend=legend)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 from typer import Argument, Context, Option
 
@@ -18,10 +18,8 @@ if TYPE_CHECKING:
 
 #: Nobody can measure smaller differences, so a request for one is a mistake.
 _LEAST_DIFFERENCE: Final = 0.0001
-#: The keys of a plan that choose devices and programs.
-ON_PHONES: Final = "devices profiles where one_of_each at_most builds"
-#: The keys for the duration, cores and order of processes.
-PER_PROCESS: Final = "num_runs min_secs max_secs affinity timeout seed"
+#: The values of what may be given several times; None where it isn't given.
+Texts: TypeAlias = list[str] | None
 
 
 def share_of(text: str, option: str, *, least: float = _LEAST_DIFFERENCE, most: float) -> float:
@@ -38,24 +36,24 @@ def share_of(text: str, option: str, *, least: float = _LEAST_DIFFERENCE, most: 
         raise UsageError(f"{option}: {error}") from error
     if not least <= share <= most:
         raise UsageError(
-            f"{option} {text} isn't between {as_typed(least)} and {as_typed(most)}",
-            hint=f"a percentage, for example {as_typed(max(least, 0.02))}",
+            f"{option} {text} isn't between {_typed(least)} and {_typed(most)}",
+            hint=f"a percentage, for example {_typed(max(least, 0.02))}",
         )
     return share
 
 
-def as_typed(share: float) -> str:
+def _typed(share: float) -> str:
     """Return a share as it is typed: ``2%``."""
     return f"{share * 100:.4g}%"
 
 
 def refuse(context: Context, names: Collection[str], mode: str) -> None:
     """Raise UsageError when one of these parameters was typed, which this mode doesn't use."""
-    for parameter in context.command.params:
+    for item in context.command.params:
         # The type isn't public in typer's copy of click; the word is the same in every version.
-        source = context.get_parameter_source(parameter.name or "")
-        if parameter.name in names and source is not None and source.name == "COMMANDLINE":
-            raise UsageError(f"{parameter.opts[0]} means nothing {mode}", hint="leave it out")
+        source = context.get_parameter_source(item.name or "")
+        if item.name in names and source is not None and source.name == "COMMANDLINE":
+            raise UsageError(f"{item.opts[0]} means nothing {mode}", hint="leave it out")
 
 
 def plan_keys(names: str = "", **about: str) -> list[inspect.Parameter]:
@@ -73,21 +71,26 @@ def plan_keys(names: str = "", **about: str) -> list[inspect.Parameter]:
     ]
 
 
+def parameter(name: str, hint: object, default: object = None) -> inspect.Parameter:
+    """Return a parameter of a command."""
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=hint, default=default)
+
+
 def _plan_option(name: str, item: PlanKey, about: str) -> inspect.Parameter:
-    keyword, option = inspect.Parameter.KEYWORD_ONLY, item.key.option
+    kind: Any = str | None
+    option = item.key.option
     if name == "models":
         files = Annotated[list[Path], Argument(help=about)]
-        return inspect.Parameter(name, keyword, annotation=files)
-    kind: Any = str | None
+        return parameter(name, files, inspect.Parameter.empty)
     if item.is_list or name == "builds":
-        kind = list[str] | None
+        kind = Texts
     elif item.is_switch:
         kind = bool | None
         option += f"/--no-{option[2:]}" if item.default is None else ""
     elif item.is_whole:
         kind = int | None
     typed = Option(*option.split(), help=about, rich_help_panel=item.key.panel or None)
-    return inspect.Parameter(name, keyword, annotation=Annotated[kind, typed], default=None)
+    return parameter(name, Annotated[kind, typed])
 
 
 def _html(out: Path | None) -> Path | None:
@@ -110,7 +113,7 @@ HtmlOut = Annotated[
     Path | None, Option("--out", "-o", help="File for the HTML report.", callback=_html)
 ]
 Campaigns = Annotated[
-    list[str] | None,
+    Texts,
     Argument(help="Campaign id, its beginning, or a name (default: the newest campaign)."),
 ]
 Wait = Annotated[

@@ -26,6 +26,7 @@ from orchestrator.tables.escapes import is_unseen, one_line, visible_block
 
 if TYPE_CHECKING:
     from orchestrator.records.answers import DoneAnswer
+    from orchestrator.tables.renderers import Line
     from orchestrator.tables.table import Table
 
 
@@ -260,6 +261,12 @@ class CommandResult:
     is_kept: bool = False
 
 
+def joined(lines: Iterable[Line]) -> tuple[str, list[str]]:
+    """Return lines as one text, with the looks of its lines."""
+    rows = [(row, look) for line, look in lines for row in line.split("\n")]
+    return "\n".join(row for row, _ in rows), [look for _, look in rows]
+
+
 def shown(
     *parts: str | Table[Any],
     facts: Mapping[str, object] | None = None,
@@ -278,14 +285,14 @@ def shown(
 
     tables = [part for part in parts if isinstance(part, Table)]
     rows = {table.name: [table.record(row) for row in table.rows] for table in tables}
-    lines = [
+    text, looks = joined(
         line
         for part in parts
         for line in (laid_out(part, width) if isinstance(part, Table) else [(part, "")])
-    ]
+    )
     return CommandResult(
-        text="\n".join(line for line, _ in lines),
-        looks=[style for line, style in lines for _ in line.split("\n")],
+        text=text,
+        looks=looks,
         data={**(facts or {}), **rows} if facts or len(rows) != 1 else next(iter(rows.values())),
         exit_code=exit_code,
         tables=tables,

@@ -8,11 +8,12 @@ import shlex
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 from typer import Argument, Option
 
 from orchestrator.cli.commands import command
+from orchestrator.cli.options import Texts
 from orchestrator.cli.output import CommandResult, shown, to_json
 from orchestrator.errors import AdbUnavailableError, UsageError
 from orchestrator.files import expanded, write_file
@@ -22,9 +23,6 @@ from orchestrator.settings import Settings
 from orchestrator.tables.escapes import one_line
 from orchestrator.tables.table import DATA, NESTED, Column, Kind, Table, fields_of
 from orchestrator.units import counted, format_duration
-
-if TYPE_CHECKING:
-    from orchestrator.app.attached import OpenedDevices
 
 
 @command("plan show", has_table=True)
@@ -44,12 +42,26 @@ def show(
     # program that isn't on this computer is listed as missing, and still planned with.
     plan = load_plan(path, home=settings.data_folder)
     with Workspace(settings, makes_store=False, needs_store=False) as workspace:
+<<<<<<< HEAD
         task = task_of(workspace, plan)
         missing = workspace.builds.missing(plan, task.facts)
         workspace.builds.assume(missing)
         expansion, _, _ = planned(workspace, task)
     opened = task.opened
     chosen, unused, shortage = opened.facts, _not_chosen(opened), opened.choice.lacking
+=======
+        opened = open_devices(workspace, plan.devices)
+        check_builds(
+            workspace, plan, opened.facts, lacks_devices=opened.lacks_devices, has_finer=True
+        )
+        missing = missing_programs(workspace, plan, opened.facts)
+        assumed = {(serial, item.tool): item.assumed for item in missing for serial in item.serials}
+        expansion, _, _ = planned(workspace, plan, opened, inputs, assumed)
+    chosen, shortage = opened.facts, opened.choice.lacking
+    by_rule = {**opened.choice.unfit, **opened.choice.unneeded}
+    unused = {str(serial): one_line(reason) for serial, reason in by_rule.items()}
+    unused |= opened.left_out
+>>>>>>> eabda144 (cli: Take what two commands share once, and drop helpers of one caller)
     titles = unique_labels({str(facts.serial): facts.title for facts in chosen})
     counts = Counter(
         item.case.case_key for queue in expansion.invocations.values() for item in queue
@@ -130,20 +142,11 @@ _SKIPPED: Final[Sequence[Column[SkippedCase]]] = (
 )
 
 
-def _not_chosen(opened: OpenedDevices) -> dict[str, str]:
-    """Return the attached phones that the plan doesn't use, with the reasons."""
-    by_rule = {**opened.choice.unfit, **opened.choice.unneeded}
-    return {
-        **{str(serial): one_line(reason) for serial, reason in by_rule.items()},
-        **opened.left_out,
-    }
-
-
 @command("plan init")
 def init(
     settings: Settings,
     models: Annotated[
-        list[str] | None,
+        Texts,
         Argument(help="Model files (.tflite), or patterns in quotes: 'models/*.tflite'."),
     ] = None,
     out: Annotated[Path, Option("--out", "-o", help="File to write.")] = Path("plan.yaml"),

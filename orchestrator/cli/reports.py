@@ -12,8 +12,8 @@ from typer import Argument, Option
 
 from orchestrator.app.exchange import EXPORTERS, FORMATS, ROWS, ExportRequest, ImportRequest
 from orchestrator.cli.commands import command
-from orchestrator.cli.options import Campaigns, HtmlOut, Legend, Out
-from orchestrator.cli.output import ENDINGS, CommandResult, columns, format_of
+from orchestrator.cli.options import Campaigns, HtmlOut, Legend, Out, Texts
+from orchestrator.cli.output import ENDINGS, CommandResult, columns, format_of, joined
 from orchestrator.errors import UsageError
 from orchestrator.files import write_file
 from orchestrator.plugins import Exporter, Importer, every
@@ -64,13 +64,14 @@ def report(
         name = "" if name in {"newest", "previous"} else name
         path = write_report(settings, data, chosen, out, name)
         return CommandResult(text=str(path), data={"path": path, **facts})
-    lines = tables.text_lines(data, columns(), legend=legend) if form == "text" else []
-    # Commands that measure say it where they say what else is lacking.
-    if lines and data.headline.no_time:
-        lines += [("", ""), (data.headline.no_time, "doubt")]
+    looks = list[str]()
     match form:
         case "text":
-            text = "\n".join(line for line, _ in lines) + "\n"
+            lines = tables.text_lines(data, columns(), legend=legend)
+            # Commands that measure say it where they say what else is lacking.
+            if data.headline.no_time:
+                lines += [("", ""), (data.headline.no_time, "doubt")]
+            text, looks = joined([*lines, ("", "")])
         case "csv":
             text = exports.to_csv(data)
         case "json":
@@ -83,7 +84,7 @@ def report(
     return CommandResult(
         text=text.rstrip("\n"),
         data={"format": form, "content": text},
-        looks=[style for _, style in lines],
+        looks=looks,
     )
 
 
@@ -129,7 +130,7 @@ def export(
         Option("--format", "-f", help=f"{', '.join(FORMATS)} (default: by --out, else bundle)."),
     ] = "",
     runs: Annotated[
-        list[str] | None,
+        Texts,
         Option("--run", help="Export only this run, by id or its beginning. Repeat for several."),
     ] = None,
     rows: Annotated[

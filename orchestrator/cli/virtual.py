@@ -11,7 +11,7 @@ from typer import Argument, Context, Option
 
 from orchestrator.app.requests import LabRequest
 from orchestrator.cli.commands import command
-from orchestrator.cli.options import refuse
+from orchestrator.cli.options import Texts, refuse
 from orchestrator.cli.output import CommandResult, shown
 from orchestrator.errors import UsageError
 from orchestrator.settings import Settings
@@ -24,7 +24,7 @@ def up(
     settings: Settings,
     context: Context,
     profiles: Annotated[
-        list[str] | None, Argument(help="One profile per phone. PROFILE@1-2.3 sets its USB path.")
+        Texts, Argument(help="One profile per phone. PROFILE@1-2.3 sets its USB path.")
     ] = None,
     serial: Annotated[
         str, Option("--serial", "-s", help="Serial number, for a single phone.")
@@ -88,7 +88,7 @@ _PHONES: Final[Sequence[Column[Mapping[str, Any]]]] = (
 def down(
     settings: Settings,
     serials: Annotated[
-        list[str] | None, Argument(help="Phones to detach (default: all, and their adb server).")
+        Texts, Argument(help="Phones to detach (default: all, and their adb server).")
     ] = None,
 ) -> CommandResult:
     """Stop all virtual phones, or detach some.
@@ -104,9 +104,8 @@ def down(
             data={"serials": serials},
         )
     stopped, server_stopped = virtual_phones.stop(settings)
-    text = (
-        "all virtual phones are stopped" if stopped or server_stopped else "no virtual phone was up"
-    )
+    is_stopped = stopped or server_stopped
+    text = "all virtual phones are stopped" if is_stopped else "no virtual phone was up"
     return CommandResult(text=text, data={"stopped": stopped, "adb_server_stopped": server_stopped})
 
 
@@ -135,7 +134,7 @@ def fault(
     kind: Annotated[
         str, Argument(help="Kind of fault. 'clear' removes all faults of the phone.")
     ] = "",
-    options: Annotated[list[str] | None, Argument(help="Options of the fault, name=value.")] = None,
+    options: Annotated[Texts, Argument(help="Options of the fault, name=value.")] = None,
 ) -> CommandResult:
     """Give a virtual phone a fault at a set moment.
 

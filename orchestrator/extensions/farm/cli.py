@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 from typer import Argument, Option
 
 from orchestrator.cli.commands import command
-from orchestrator.cli.options import DryRun, Json
+from orchestrator.cli.options import DryRun, Json, Texts
 from orchestrator.cli.output import CUT_EXIT_CODE, CommandResult, shown, tell, watched
 from orchestrator.cli.progress import observer_for_stderr
 from orchestrator.errors import UsageError
@@ -26,10 +26,6 @@ from orchestrator.units import counted, format_bytes
 if TYPE_CHECKING:
     from orchestrator.plugins import Workspace
 
-#: The range of the database's integers.
-Priority = Annotated[
-    int, Option("--priority", help="Larger numbers run first.", min=-(2**31), max=2**31 - 1)
-]
 #: Connections to the queue, at most: of a worker's jobs, and of its main loop.
 _CONNECTIONS: Final = 3
 _OWN_CONNECTIONS: Final = 2
@@ -120,7 +116,11 @@ def submit(
     settings: Settings,
     plan: Annotated[Path, Argument(help="Plan file (YAML).")],
     *,
-    priority: Priority = 0,
+    # The range of the database's integers.
+    priority: Annotated[
+        int,
+        Option("--priority", help="Larger numbers run first.", min=-(2**31), max=2**31 - 1),
+    ] = 0,
     name: Annotated[str, Option("--name", help="Name of the submission. It must be new.")] = "",
     once: Annotated[
         str,
@@ -247,7 +247,7 @@ def cancel(
     settings: Settings,
     submission: Annotated[str, Argument(help="Name of a submission.")],
     phones: Annotated[
-        list[str] | None,
+        Texts,
         Option("--serial", "-s", help="Cancel only this phone's jobs. Repeat for several."),
     ] = None,
 ) -> DoneAnswer:
@@ -267,7 +267,7 @@ def cancel(
 def pause(
     settings: Settings,
     scopes: Annotated[
-        list[str] | None,
+        Texts,
         Argument(help="farm, host:NAME or phone:SERIAL (default: the whole farm)."),
     ] = None,
     *,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from typer import Argument, Option
 
 from orchestrator.cli.campaigns import reporting_workspace
-from orchestrator.cli.options import Out, as_typed, share_of
+from orchestrator.cli.options import Out, Texts, share_of
 from orchestrator.cli.output import CommandResult, format_of, shown, tell, to_json
 from orchestrator.errors import UsageError
 from orchestrator.files import write_file
@@ -39,7 +39,6 @@ _SELECTION = (
 
 #: A token that is shorter can be guessed.
 _MIN_TOKEN: Final = 16
-_THRESHOLD: Final = as_typed(LEAST_CHANGE)
 _HERE: Final = "127.0.0.1"
 _MADE_UP: Final = "'openssl rand -hex 16' makes one up"
 
@@ -51,12 +50,10 @@ def changes(
     since: Annotated[
         str, Option("--since", help="30d, 4w or a date (default: changes of the last 14 nights).")
     ] = "",
-    series: Annotated[
-        list[str] | None, Option("--series", help=f"{_SELECTION} Repeat for several.")
-    ] = None,
+    series: Annotated[Texts, Option("--series", help=f"{_SELECTION} Repeat for several.")] = None,
     threshold: Annotated[
         str, Option("--threshold", help="Smallest change to report, at least 2%.")
-    ] = _THRESHOLD,
+    ] = "2%",
     confirm: Annotated[
         bool,
         Option(
@@ -73,7 +70,7 @@ def changes(
         Option("--fail-on", help="Exit code 1 for slowdowns: unrefuted, confirmed, or never."),
     ] = "unrefuted",
     notify: Annotated[
-        list[str] | None,
+        Texts,
         Option("--notify", help="With exit code 1, send the report: a webhook's URL, or @FILE."),
     ] = None,
     out: Out = None,
@@ -239,31 +236,6 @@ def write_site(
     return CommandResult(text=text, data=done)
 
 
-def read_token(settings: Settings, option: str, file: Path | None) -> str:
-    """Return the token of the file, the option or the environment, in this order; empty for none.
-
-    Raises UsageError when the file can't be read, the token is too short to be one, or there are two.
-    """
-    from orchestrator.extensions.history.notifying import secret_in
-
-    token = option or settings.token
-    if file is not None:
-        if option:
-            raise UsageError(
-                "--token and --token-file are two tokens", hint="leave one of them out"
-            )
-        token = secret_in(file, "--token-file")
-    if token == "new":  # noqa: S105 - a word, no secret
-        return secrets.token_urlsafe(24)
-    has_one = bool(token) or file is not None
-    if has_one and (len(token) < _MIN_TOKEN or not token.isascii() or not token.isprintable()):
-        raise UsageError(
-            f"a token must have {_MIN_TOKEN} letters or more, and nothing but ASCII",
-            hint=_MADE_UP,
-        )
-    return token
-
-
 def make_access(
     settings: Settings,
     host: str = _HERE,
@@ -273,10 +245,25 @@ def make_access(
     allow_host: Sequence[str] = (),
     anyone_reads: bool = False,
 ) -> Access:
-    """Return the access rules; raises UsageError when a token is needed and there is none."""
-    from orchestrator.extensions.history import web
+    """Return the access rules, with the token of the file, the option or the environment.
 
-    token = read_token(settings, token, token_file)
+    Raises UsageError when the file can't be read, the token is too short to be one, there are two,
+    or there is none where one is needed.
+    """
+    from orchestrator.extensions.history import web
+    from orchestrator.extensions.history.notifying import secret_in
+
+    if token and token_file is not None:
+        raise UsageError("--token and --token-file are two tokens", hint="leave one of them out")
+    given = secret_in(token_file, "--token-file") if token_file else token or settings.token
+    # A new one, or none, is no mistake; an empty file is.
+    token = secrets.token_urlsafe(24) if given == "new" else given
+    has_one = bool(token) or token_file is not None
+    if has_one and (len(token) < _MIN_TOKEN or not token.isascii() or not token.isprintable()):
+        raise UsageError(
+            f"a token must have {_MIN_TOKEN} letters or more, and nothing but ASCII",
+            hint=_MADE_UP,
+        )
     is_local = web.is_loopback(host)
     if not is_local and not token:
         raise UsageError(
@@ -328,7 +315,7 @@ def serve(
         Path | None, Option("--token-file", help="File that holds the token.")
     ] = None,
     allow_host: Annotated[
-        list[str] | None,
+        Texts,
         Option("--allow-host", help="Another name of this server. Repeat for several."),
     ] = None,
     anyone_reads: Annotated[

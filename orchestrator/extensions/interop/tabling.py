@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 from typer import Option
 
+from orchestrator.cli.options import Texts
 from orchestrator.cli.output import room, shown
 from orchestrator.errors import UsageError, nearest
 from orchestrator.frozen import frozen
@@ -151,19 +152,19 @@ def show_table(
     settings: Settings,
     *,
     devices: Annotated[
-        list[str] | None,
+        Texts,
         Option("--serial", "-s", help="Profiles, names or serial numbers (a,b) (default: all)."),
     ] = None,
     models: Annotated[
-        list[str] | None,
+        Texts,
         Option("--model", "-m", help="Name or pattern of a model. Repeat for several."),
     ] = None,
     sources: Annotated[
-        list[str] | None,
+        Texts,
         Option("--source", help="store, published, language-models (a,b) (default: store)."),
     ] = None,
     campaigns: Annotated[
-        list[str] | None,
+        Texts,
         Option(
             "--campaign",
             help="Use only this campaign (default: the newest of each model and phone). "

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from typer import Argument, Option
 
+from orchestrator.cli.options import Texts
 from orchestrator.cli.output import tell
 from orchestrator.errors import UsageError
 from orchestrator.plugins import CommandResult, Settings, command, shown
@@ -110,14 +111,12 @@ def build(
     ],
     *,
     variants: Annotated[
-        list[str] | None,
+        Texts,
         Option("--variant", help="float32, float16, dynamic-range, int8, int16x8 (a,b)."),
     ] = None,
-    batches: Annotated[
-        list[str] | None, Option("--batch", help="Batch sizes (1,4) (default: 1).")
-    ] = None,
+    batches: Annotated[Texts, Option("--batch", help="Batch sizes (1,4) (default: 1).")] = None,
     sizes: Annotated[
-        list[str] | None,
+        Texts,
         Option("--size", help="Side length in pixels (128,224) (default: the network's usual)."),
     ] = None,
     seed: Annotated[
