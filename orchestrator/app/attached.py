@@ -436,8 +436,13 @@ def open_phone(workspace: Workspace, attached: Attached) -> tuple[Device, Device
         return other, other.facts()
     device = AdbDevice(attached.server, phone.address, listed=phone)
     device.match_profile = workspace.match_profile
-    device.progress = lambda *step: workspace.on_push(phone.serial, *step)
-    device.on_offline = lambda *event: workspace.on_offline(phone.serial, *event)
+    serial = Serial(phone.serial)
+    device.progress = lambda name, sent_bytes, size_bytes: workspace.phone_observer.on_event(
+        FileMoving(serial=serial, name=name, sent_bytes=sent_bytes, size_bytes=size_bytes)
+    )
+    device.on_offline = lambda text, is_away: workspace.phone_observer.on_event(
+        DeviceNote(serial=serial, text=text, is_problem=is_away, is_away=is_away)
+    )
     device.pushes_cancelled = workspace.cancelled
     workspace.opened.append(device)
     facts = device.facts()

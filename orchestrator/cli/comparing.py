@@ -28,13 +28,8 @@ from orchestrator.tables.table import NESTED, Column, Kind, Table
 from orchestrator.units import split
 
 if TYPE_CHECKING:
-<<<<<<< HEAD
     from orchestrator.analysis.bisection import BisectResult, Compared
-    from orchestrator.analysis.comparison import Comparison
-=======
     from orchestrator.analysis.comparison import Comparison, FailOn
-    from orchestrator.app.bisecting import BisectResult, Compared
->>>>>>> eabda144 (cli: Take what two commands share once, and drop helpers of one caller)
     from orchestrator.app.measuring import MeasuredCampaign
     from orchestrator.app.workspace import Workspace
     from orchestrator.artifacts.archive import Release
@@ -157,17 +152,10 @@ def compare(
     from orchestrator.app import comparing
     from orchestrator.app.workspace import Workspace
 
-<<<<<<< HEAD
-    output = Output(form=form, out=out, fail_on=fail_on)
+    output = output_of(form, out, fail_on)
     options = CompareOptions(
         by=by,
         campaign=campaigns or (),
-=======
-    output, chosen = output_of(form, out, fail_on), tuple(sides or ())
-    rule = rule_for(
-        by,
-        chosen,
->>>>>>> eabda144 (cli: Take what two commands share once, and drop helpers of one caller)
         threshold=None if threshold is None else share_of(threshold, "--threshold", most=0.5),
         level=None if level is None else share_of(level, "--level", least=0.5, most=0.9999),
         allow=split(allow),

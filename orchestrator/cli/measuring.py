@@ -76,12 +76,8 @@ def run(
     Example: benchfarm run --resume
     """
     from orchestrator.app import measuring, resuming
-<<<<<<< HEAD
     from orchestrator.app.attached import Needs
-    from orchestrator.cli.comparing import Output, pairs_result
-=======
     from orchestrator.cli.comparing import output_of, pairs_result
->>>>>>> eabda144 (cli: Take what two commands share once, and drop helpers of one caller)
 
     if resume and (options or until):
         raise UsageError(

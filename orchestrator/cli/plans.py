@@ -42,26 +42,15 @@ def show(
     # program that isn't on this computer is listed as missing, and still planned with.
     plan = load_plan(path, home=settings.data_folder)
     with Workspace(settings, makes_store=False, needs_store=False) as workspace:
-<<<<<<< HEAD
         task = task_of(workspace, plan)
         missing = workspace.builds.missing(plan, task.facts)
         workspace.builds.assume(missing)
         expansion, _, _ = planned(workspace, task)
     opened = task.opened
-    chosen, unused, shortage = opened.facts, _not_chosen(opened), opened.choice.lacking
-=======
-        opened = open_devices(workspace, plan.devices)
-        check_builds(
-            workspace, plan, opened.facts, lacks_devices=opened.lacks_devices, has_finer=True
-        )
-        missing = missing_programs(workspace, plan, opened.facts)
-        assumed = {(serial, item.tool): item.assumed for item in missing for serial in item.serials}
-        expansion, _, _ = planned(workspace, plan, opened, inputs, assumed)
     chosen, shortage = opened.facts, opened.choice.lacking
     by_rule = {**opened.choice.unfit, **opened.choice.unneeded}
     unused = {str(serial): one_line(reason) for serial, reason in by_rule.items()}
     unused |= opened.left_out
->>>>>>> eabda144 (cli: Take what two commands share once, and drop helpers of one caller)
     titles = unique_labels({str(facts.serial): facts.title for facts in chosen})
     counts = Counter(
         item.case.case_key for queue in expansion.invocations.values() for item in queue

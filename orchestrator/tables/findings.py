@@ -24,8 +24,8 @@ FINDINGS: Final[Sequence[Column[FindingCount]]] = (
         lambda item: item.finding.severity,
         tone=lambda item: f"v-{item.finding.severity.value}",
     ),
-    Column[FindingRow]("message", "message", lambda item: item.finding.message).sentence,
-    Column[FindingRow](
+    Column[FindingCount]("message", "message", lambda item: item.finding.message).sentence,
+    Column[FindingCount](
         "evidence", "evidence", lambda item: item.finding.evidence, is_optional=True
     ).sentence,
     Column("invocations", "runs", lambda item: item.count, Kind.COUNT),

@@ -210,13 +210,8 @@ def _outcome(
         options = _options(change) | _same_build(workspace, change) | {"models": models}
         # Half of the change must be detectable.
         detect = max(0.01, abs(change.ratio - 1) / 2)
-<<<<<<< HEAD
-        request = AbRequest(models=models, detect=detect, most=_MAX_PAIRS)
-        prepared = prepare(workspace, sides_of(sides, options, request))
-=======
         request = AbRequest(detect=detect, most=_MAX_PAIRS)
-        prepared = prepare(workspace, sides, options, request)
->>>>>>> eabda144 (cli: Take what two commands share once, and drop helpers of one caller)
+        prepared = prepare(workspace, sides_of(sides, options, request))
         used = {item.case.build_sha256 for item in prepared.campaign.invocations}
         if used != {change.before.build_sha256, change.after.build_sha256}:
             return ConfirmationStatus.CANNOT, "the program of these nights isn't here", None
