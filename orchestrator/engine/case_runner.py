@@ -32,7 +32,6 @@ from orchestrator.engine.invocation import (
 )
 from orchestrator.engine.open_work import slim
 from orchestrator.errors import (
-    RETURNING,
     BenchfarmError,
     DeviceChangedError,
     DeviceError,

@@ -27,7 +27,6 @@ from orchestrator.engine.invocation import Context
 from orchestrator.engine.open_work import OpenWork, done_count, next_sustained, open_work, slim
 from orchestrator.engine.reference_check import ReferenceCheck
 from orchestrator.errors import (
-    RETURNING,
     BenchfarmError,
     DeviceBusyError,
     DeviceError,

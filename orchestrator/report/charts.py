@@ -194,7 +194,9 @@ def percentiles(case: Case, figures_us: Iterable[float | None]) -> str:
     count = len(figures)
     marks = {"p50": statistics.median(figures)}
     marks |= {
-        f"p{100 - share if case.is_per_token else share}": figures[math.ceil(count * share / 100) - 1]
+        f"p{100 - share if case.is_per_token else share}": figures[
+            math.ceil(count * share / 100) - 1
+        ]
         for share in (90, 99)
         if count * (100 - share) >= 100
     }

@@ -10,7 +10,6 @@ from typing import Any, Final
 
 from orchestrator.analysis.case_result import OWN_FIGURE, CaseStatus
 from orchestrator.analysis.drift import ATTEMPT_NUMBERS
-from orchestrator.analysis.measured import FindingCount
 from orchestrator.delegates import place_of
 from orchestrator.passes import goes_on
 from orchestrator.records.case import FIGURE_PASS
