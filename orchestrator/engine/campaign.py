@@ -20,7 +20,6 @@ from orchestrator.engine.device_campaign import (
 from orchestrator.engine.events import CampaignEnded, CampaignStarted, Notice
 from orchestrator.engine.invocation import Context, RunRecords
 from orchestrator.engine.open_work import OpenWork, next_sustained, open_work_by_serial, slim
-from orchestrator.engine.reference_check import keep_doubts
 from orchestrator.errors import InterruptedByUserError
 from orchestrator.passes import is_reference_run
 from orchestrator.ports import Device, Tool
@@ -219,11 +218,11 @@ def _finish(
 ) -> CampaignEnded:
     """Store and report the campaign's end; ``stored`` was read after all devices had finished."""
     campaign, finished_at = context.campaign, context.clock.now()
-    # Also the doubts of a check that was stored right before a crash.
-    if any(is_reference_run(item) for item in campaign.invocations) and keep_doubts(
-        context.store, campaign.campaign_id
-    ):
-        stored = None
+    if any(map(is_reference_run, campaign.invocations)):
+        from orchestrator.engine.reference_check import keep_doubts
+
+        # Also the doubts of a check that was stored right before a crash.
+        stored = None if keep_doubts(context.store, campaign.campaign_id) else stored
     runs, work_by_serial = stored or _stored(context)
     status = _status(runs, _open_count(work_by_serial))
     context.store.set_status(campaign.campaign_id, status, finished_at)

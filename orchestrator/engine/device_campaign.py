@@ -25,7 +25,6 @@ from orchestrator.engine.events import (
 )
 from orchestrator.engine.invocation import Context
 from orchestrator.engine.open_work import OpenWork, done_count, next_sustained, open_work, slim
-from orchestrator.engine.reference_check import ReferenceCheck
 from orchestrator.errors import (
     BenchfarmError,
     DeviceBusyError,
@@ -201,13 +200,12 @@ class DeviceCampaign:
             )
         experience = self._experience
         runner = CaseRunner(self._device, self._facts, context, self._runs, experience)
-        check = (
-            ReferenceCheck(
-                self._device, self._context, runner, self._runs, self._reference_items[0]
-            )
-            if self._reference_items
-            else None
-        )
+        check = None
+        if self._reference_items:
+            from orchestrator.engine.reference_check import ReferenceCheck
+
+            marker = self._reference_items[0]
+            check = ReferenceCheck(self._device, context, runner, self._runs, marker)
 
         def between() -> None:
             if check is not None and experience.remaining_s:
