@@ -116,8 +116,8 @@ class Situation:
     needed_s: float = 0.0
     reserve_s: float = 0.0
     remaining_s: float = math.inf
-    #: The ending of its case's earlier runs, which leave no hope.
-    failure: Ending | None = None
+    #: How its case's earlier runs ended, which leave no hope; empty where there is hope.
+    failure: str = ""
 
 
 def ending_without_run(situation: Situation) -> Ending | None:
@@ -125,7 +125,7 @@ def ending_without_run(situation: Situation) -> Ending | None:
 
     An unfit one stays open.
     """
-    fitness, failure = situation.fitness, situation.failure
+    fitness = situation.fitness
     if situation.unused:
         return skipped(THREADS_UNUSED, situation.unused)
     if situation.misfit is not None:
@@ -137,9 +137,8 @@ def ending_without_run(situation: Situation) -> Ending | None:
     if situation.remaining_s < situation.needed_s + situation.reserve_s:
         needed, remaining = map(format_duration, (situation.needed_s, situation.remaining_s))
         return skipped(OUT_OF_TIME, f"about {needed} are needed, and {remaining} are left")
-    if failure is not None:
-        reason = f"the same case ended before with {failure.reason_code}: {failure.reason}"
-        return skipped(FAILED_BEFORE, reason)
+    if situation.failure:
+        return skipped(FAILED_BEFORE, f"the same case ended before with {situation.failure}")
     return None
 
 
@@ -167,7 +166,7 @@ class Experience:
         terms = campaign.terms
         self._campaign = campaign
         self._endings: dict[_Key, list[tuple[Outcome, str]]] = {}
-        self._failures: dict[_Key, Ending] = {}
+        self._failures: dict[_Key, str] = {}
         #: Without the thread count -> the case whose delegate ran all operators.
         self._measured: dict[CaseKey, Case] = {}
         # A comparison or search of thread counts needs each of them.
@@ -203,7 +202,7 @@ class Experience:
             needed_s=sum(each.needed_s() for each in estimates),
             reserve_s=self._reserve_s,
             remaining_s=self.remaining_s,
-            failure=self._failures.get(self._key(item.key)),
+            failure=self._failures.get(self._key(item.key), ""),
         )
 
     def learn(self, run: RunRecord) -> None:
@@ -213,8 +212,7 @@ class Experience:
         endings = self._endings.setdefault(key, [])
         endings.append((run.outcome, run.reason_code))
         if key not in self._failures and is_hopeless(endings):
-            ending = Ending(outcome=run.outcome, reason_code=run.reason_code, reason=run.reason)
-            self._failures[key] = ending
+            self._failures[key] = f"{run.reason_code}: {run.reason}"
 
     def _learn_figure(self, run: RunRecord) -> None:
         if run.duration_s:

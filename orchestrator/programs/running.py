@@ -238,9 +238,9 @@ def benchmark_flags(request: InvocationRequest, *, folder: str) -> dict[str, str
     flags |= plan_flags(request.case)
     flags = {name: value for name, value in flags.items() if name not in pass_spec.withheld_flags}
     flags |= pass_spec.last_flags(request)
-    skels = hexagon_folder(request)
-    if skels:
-        flags.setdefault("hexagon_lib_path", skels)
+    for name, path in request.file_paths.items():
+        if name.startswith(_HEXAGON_SKEL):
+            flags.setdefault("hexagon_lib_path", str(PurePosixPath(path).parent))
     return {name: placed_value(value, request) for name, value in flags.items()}
 
 
@@ -313,6 +313,7 @@ def format_flags(flags: Mapping[str, str]) -> list[str]:
 
 #: The vendors' folders for the DSP's libraries; searched after benchfarm's.
 _DSP_FOLDERS: Final = ("/vendor/lib/rfsa/adsp", "/vendor/dsp/cdsp", "/system/lib/rfsa/adsp", "/dsp")
+#: The beginning of the names of the libraries for the Hexagon DSP.
 _HEXAGON_SKEL: Final = "libhexagon_nn_skel"
 
 
@@ -334,12 +335,6 @@ def environment(request: InvocationRequest, **more: str) -> str:
     if DELEGATES[request.case.delegate].is_on_dsp:
         variables["ADSP_LIBRARY_PATH"] = ";".join([*folders, *_DSP_FOLDERS])
     return " ".join(f"{name}={shlex.quote(value)}" for name, value in (variables | more).items())
-
-
-def hexagon_folder(request: InvocationRequest) -> str:
-    """Return the folder of the libraries for the Hexagon DSP, empty when none was placed."""
-    paths = (path for name, path in request.file_paths.items() if name.startswith(_HEXAGON_SKEL))
-    return next((str(PurePosixPath(path).parent) for path in paths), "")
 
 
 #: The file with /proc/PID/cgroup of the shell that then runs the program.

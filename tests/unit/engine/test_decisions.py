@@ -6,7 +6,7 @@ from dataclasses import fields
 
 import pytest
 
-from orchestrator.analysis.outcome import Ending, skipped
+from orchestrator.analysis.outcome import skipped
 from orchestrator.engine.decisions import (
     Response,
     Situation,
@@ -34,10 +34,7 @@ AGAINST = {
     "misfit": (skipped("parity-own-inputs", "a flag sets them"), "parity-own-inputs"),
     "fitness": (Fitness(reason="too hot", code="battery-hot"), "battery-hot"),
     "needed_s": (61.0, "out-of-time"),
-    "failure": (
-        Ending(outcome=Outcome.TIMED_OUT, reason_code="timed-out", reason="late"),
-        "failed-before",
-    ),
+    "failure": ("timed-out: late", "failed-before"),
 }
 
 
