@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from orchestrator.analysis.drift import ATTEMPT_NUMBERS, Attempt, attempts
+from orchestrator.analysis.drift import ATTEMPT_NUMBERS, attempts, is_over
 from orchestrator.clock import Deadline
 from orchestrator.engine.case_runner import CaseRunner
 from orchestrator.engine.decisions import (
@@ -110,11 +110,11 @@ class DeviceCampaign:
         self._working = working or WorkingDevices()
         #: What its runs say of those that follow; kept while it is offline.
         self._experience: Experience | None = None
-        self._reference_items = [
-            item
-            for item in self._campaign.invocations
-            if is_reference_run(item) and item.case.serial == self._serial
-        ]
+        reference_items = filter(is_reference_run, self._campaign.invocations)
+        #: The reference workload; None for none.
+        self._reference = next(
+            (item for item in reference_items if item.case.serial == self._serial), None
+        )
         #: The device's stored runs of this campaign: all decisions are made from them.
         self._runs: list[RunRecord] = []
         self._is_read = False
@@ -201,11 +201,10 @@ class DeviceCampaign:
         experience = self._experience
         runner = CaseRunner(self._device, self._facts, context, self._runs, experience)
         check = None
-        if self._reference_items:
+        if self._reference is not None:
             from orchestrator.engine.reference_check import ReferenceCheck
 
-            marker = self._reference_items[0]
-            check = ReferenceCheck(self._device, context, runner, self._runs, marker)
+            check = ReferenceCheck(self._device, context, runner, self._runs, self._reference)
 
         def between() -> None:
             if check is not None and experience.remaining_s:
@@ -232,7 +231,15 @@ class DeviceCampaign:
 
     def _report_added(self, added: Sequence[Invocation]) -> None:
         if self._campaign.terms.pairing is None:
-            self._context.observer.on_event(_round_added(self._serial, added))
+            numbers = [item.number for item in added]
+            event = RoundAdded(
+                serial=self._serial,
+                number=min(numbers),
+                last=max(numbers),
+                cases=len({item.case.case_key for item in added}),
+                run_pass=added[0].run_pass,
+            )
+            self._context.observer.on_event(event)
             return
         from orchestrator.analysis.pairing import PairProgress
 
@@ -333,17 +340,6 @@ class DeviceCampaign:
         )
 
 
-def _round_added(serial: Serial, added: Sequence[Invocation]) -> RoundAdded:
-    numbers = [item.number for item in added]
-    return RoundAdded(
-        serial=serial,
-        number=min(numbers),
-        last=max(numbers),
-        cases=len({item.case.case_key for item in added}),
-        run_pass=added[0].run_pass,
-    )
-
-
 def campaign_runs(context: Context, *, serials: Sequence[Serial] = ()) -> list[RunRecord]:
     """Return the campaign's :func:`slim` runs, of some devices or of all."""
     return [
@@ -361,20 +357,15 @@ def run_sustained(
     CaseRunner.run_all.
     """
 
-    def last() -> Attempt | None:
-        curve_attempts = attempts(
-            [run for run in runs if goes_on(run) and run.case.case_key == marker.case.case_key]
-        )
-        return curve_attempts[-1] if curve_attempts else None
+    def curve_runs() -> list[RunRecord]:
+        return [run for run in runs if goes_on(run) and run.case.case_key == marker.case.case_key]
 
-    before = last()
-    invocation = replace(
-        marker, number=0 if before is None else (before.number + 1) * ATTEMPT_NUMBERS
-    )
+    attempt = max((item.number for item in attempts(curve_runs())), default=-1) + 1
+    invocation = replace(marker, number=attempt * ATTEMPT_NUMBERS)
     # The first begins at rest; a failed wait leaves it open, and too many abandon the device.
     while runner.run_one(invocation).outcome is Outcome.UNFIT:
         pass
-    while (now := last()) is None or not now.is_over(sustained_s):
+    while not is_over(curve_runs(), sustained_s):
         invocation = replace(invocation, number=invocation.number + 1)
         runner.run_one(invocation, at_rest=False)
 
