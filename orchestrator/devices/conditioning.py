@@ -384,10 +384,11 @@ class LadderConditioner:
         text = format_changes([change for change in changes if not change.port])
         folder, file = quote(device.work_folder), _UNDO_FILE
         write_command = f"printf %s {quote(text)} >{file}.tmp && sync && mv {file}.tmp {file}"
-        device.must(
-            f"mkdir -p {folder} && cd {folder} && {write_command if text else f'rm -f {file}'}",
-            action=f"writing the undo file in {device.work_folder}",
+        command = (
+            f"mkdir -p {folder} && cd {folder} && {write_command if text else f'rm -f {file}'}"
         )
+        action = f"writing the undo file in {device.work_folder}"
+        device.ask({"undo": command}, action=action, must=True)
 
     def _apply_steps(
         self, device: Device, steps: Sequence[tuple[QuietStep, str]], on_note: _Report

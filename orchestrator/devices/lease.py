@@ -416,7 +416,8 @@ class Claims:
     def release(self, device: AdbDevice) -> None:
         """Remove our note; raises DeviceError kinds."""
         device.note_renewal.stop()
-        device.must(call("release", device.work_folder, self.token), action=_using(device))
+        release = call("release", device.work_folder, self.token)
+        device.ask({"release": release}, action=_using(device), must=True)
 
 
 def _using(device: AdbDevice) -> str:

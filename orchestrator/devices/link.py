@@ -163,27 +163,6 @@ class PhoneLink:
         ):
             run_shell(connection, script)
 
-    def must(self, command: str, *, timeout_s: float = 30.0, action: str) -> str:
-        """Run a command that has to succeed and return its output.
-
-        Raises DeviceCommandError with its reason.
-        """
-        result = self.shell(command, timeout_s=timeout_s, action=action)
-        self._check(result, action)
-        return result.text
-
-    def _check(self, result: ShellResult | Answer, action: str) -> None:
-        if result.exit_code != 0:
-            reason = failure_reason(result)
-            raise (
-                service_failure(reason, serial=self.serial, action=action)
-                or writing_failure(reason, serial=self.serial, action=action)
-                or DeviceCommandError(
-                    f"{action} failed with exit code {result.exit_code}: {reason}",
-                    serial=self.serial,
-                )
-            )
-
     def ask(
         self,
         scripts: Mapping[str, str],
@@ -200,8 +179,16 @@ class PhoneLink:
         """
         shell = partial(self.shell, timeout_s=timeout_s, cancelled=cancelled, action=action)
         answer = ask(shell, scripts, serial=self.serial)
-        if must:
-            self._check(answer, action)
+        if must and answer.exit_code != 0:
+            reason = failure_reason(answer)
+            raise (
+                service_failure(reason, serial=self.serial, action=action)
+                or writing_failure(reason, serial=self.serial, action=action)
+                or DeviceCommandError(
+                    f"{action} failed with exit code {answer.exit_code}: {reason}",
+                    serial=self.serial,
+                )
+            )
         return answer
 
     def retry(

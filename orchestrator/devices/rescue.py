@@ -21,7 +21,7 @@ from orchestrator.devices.phone import AdbDevice
 from orchestrator.devices.quiet import UndoJournal
 from orchestrator.errors import DeviceError
 from orchestrator.ports import Change, Device
-from orchestrator.processes import child_environment
+from orchestrator.processes import child_environment, run_program
 
 #: How long a phone may take to answer after each rung.
 _ANSWER_S: Final = 20.0
@@ -152,15 +152,9 @@ class HubPower:
         if self._path is None or not re.fullmatch(r"\d+(-\d+(\.\d+)*)? \d+", port):
             return False
         try:
-            done = subprocess.run(
-                [*self._command(port), action],
-                capture_output=True,
-                timeout=_SWITCH_S,
-                check=False,
-                env=child_environment(),
-                stdin=subprocess.DEVNULL,
-            )
-            return done.returncode == 0
+            command = [*self._command(port), action]
+            code, _, _ = run_program(command, environ=child_environment(), timeout_s=_SWITCH_S)
+            return code == 0
         except (OSError, subprocess.TimeoutExpired):
             return False
 

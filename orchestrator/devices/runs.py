@@ -357,8 +357,8 @@ class DetachedRuns(PhoneLink):
         that the removal needs its own command.
         """
         if self._states.get(folder) is RunState.DISCARDED:
-            removal = self.with_removals(":")
-            self.retry(lambda: self.must(removal, action="removing a run"))
+            removal = {"removal": self.with_removals(":")}
+            self.retry(lambda: self.ask(removal, action="removing a run", must=True))
         self._states.pop(folder, None)
 
     def _end_run(self, folder: str, rule: Retry) -> None:
@@ -432,7 +432,8 @@ class DetachedRuns(PhoneLink):
         if alive:
             self._kill([f"{self.runs_folder}/{name}" for name in alive])
         folders = " ".join(quote(f"{self.runs_folder}/{name}") for name in runs)
-        self.retry(lambda: self.must(f"rm -rf {folders}", action="removing old runs"))
+        removal = {"removal": f"rm -rf {folders}"}
+        self.retry(lambda: self.ask(removal, action="removing old runs", must=True))
         return [f"run {name} (pid {runs[name] or 'unknown'})" for name in alive]
 
     def _kill(self, folders: Sequence[str]) -> None:

@@ -168,9 +168,11 @@ class PlacedFiles(PhoneLink):
         blobs = re.findall(_BLOB, answer.text("blobs"), re.M)
         unused = [path for path in blobs if f"{self._files_folder}/{path}" not in self._used]
         names = " ".join(f"{path}*" for path in unused[:_REMOVED_MOST])
-        command = f"cd {quote(self._files_folder)} && rm -rf {names}; df -k ."
-        space = self.retry(lambda: self.must(command, timeout_s=60.0, action="removing old files"))
-        free_bytes = parse_free_bytes(space)
+        scripts = {"space": f"cd {quote(self._files_folder)} && rm -rf {names}; df -k ."}
+        answer = self.retry(
+            lambda: self.ask(scripts, timeout_s=60.0, action="removing old files", must=True)
+        )
+        free_bytes = parse_free_bytes(answer.text("space"))
         if free_bytes is not None and free_bytes < size_bytes:
             raise DeviceStorageError(
                 f"{size_bytes} bytes are needed, but only {free_bytes} are free",
