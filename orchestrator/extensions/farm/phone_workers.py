@@ -70,24 +70,25 @@ class PhoneWorkers:
         self._run_on_loop(self._serve(serials, due))
 
     async def _serve(self, serials: Collection[str], due: Collection[str]) -> None:
-        waiting = set()
-        if due:
-            jobs = await self._app.job_manager.list_jobs_async(task=_TASK, status="todo")
-            waiting = {job.queue for job in jobs}
-        for serial in due:
-            if _queue_name(serial) not in waiting:
-                task = self._app.configure_task(_TASK, queue=_queue_name(serial))
-                await task.defer_async(serial=serial)
-        for serial in {*serials} - self.alive():
+        starting = {*serials} - self.alive()
+        if not due and not starting:
+            return
+        manager = self._app.job_manager
+        wake_ups = list(await manager.list_jobs_async(task=_TASK))
+        for wake_up in wake_ups:
+            if wake_up.status == "doing" and wake_up.task_kwargs["serial"] in starting:
+                # Its worker is gone: this host has the phone's lock.
+                await manager.retry_job(wake_up)
+        waiting = {item.task_kwargs["serial"] for item in wake_ups if item.status == "todo"}
+        for serial in {*due} - waiting:
+            task = self._app.configure_task(_TASK, queue=_queue_name(serial))
+            await task.defer_async(serial=serial)
+        for serial in starting:
             self._tasks[serial] = asyncio.create_task(self._work(serial), name=serial)
 
     async def _work(self, serial: str) -> None:
         # Errors can be ignored: the next worker raises them again, or the database is away.
         with suppress(Exception):
-            manager = self._app.job_manager
-            for job in await manager.list_jobs_async(queue=_queue_name(serial), status="doing"):
-                # Its worker is gone: this host has the phone's lock.
-                await manager.retry_job(job)
             await self._app.run_worker_async(
                 queues=[_queue_name(serial)],
                 concurrency=1,
