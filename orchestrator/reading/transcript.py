@@ -204,29 +204,25 @@ class Transcript:
         """Whether a part of an operator profile's tables was read."""
         return self.profile is not None and not self.profile.is_empty
 
-    @property
     def is_over(self) -> bool:
         """Whether the run's result, its failure or its operator profile was read: what follows may
         be another's.
         """
         return self.stage >= Stage.DONE or self.is_ended or self.has_profile
 
-    @property
     def has_ended(self) -> bool:
         """Whether the run's result or its failure was read."""
         return self.has_result or self.is_ended
 
-    @property
     def is_past_setup(self) -> bool:
         """Whether the run has begun to measure, or is over."""
-        return self.stage >= Stage.RUNNING or self.is_over
+        return self.stage >= Stage.RUNNING or self.is_over()
 
     @property
     def takes_any_line(self) -> bool:
         """Whether the next line may continue a table or a list."""
         return self._block is not Block.NONE
 
-    @property
     def is_started(self) -> bool:
         """Whether a program's first line begins another run, as this one has other lines already."""
         is_past_start = (
@@ -236,22 +232,20 @@ class Transcript:
         )
         return not self.is_empty and (is_past_start or not self.has_start)
 
-    def is_ended_by(self, line: Line) -> bool:
-        """Whether a program's line begins another run than this one."""
-        kind = kind_of(line)
+    def is_ended_by(self, line: Line, kind: LineKind | None) -> bool:
+        """Whether a program's line, of this kind, begins another run than this one."""
         if kind is not None:
             return kind.begins(self)
         name = _parameter(line.text)
         if name in ECHO_NAMES:
             # Parameters are printed before anything else.
-            return self.is_past_setup or (self.stage >= Stage.LOADED and name in self.echoed)
-        return self.is_over and is_delegate_line(line.text)
+            return self.is_past_setup() or (self.stage >= Stage.LOADED and name in self.echoed)
+        return self.is_over() and is_delegate_line(line.text)
 
-    def has_printed(self, line: Line) -> bool:
-        """Whether a line is one that a process prints once, and was read before."""
-        kind = kind_of(line)
-        if kind is not None:
-            return kind.is_repeated(self)
+    def has_printed(self, line: Line, kind: LineKind | None) -> bool:
+        """Whether a line, of this kind, is one that a process prints once, and was read before."""
+        if kind is not None and kind.is_repeated(self):
+            return True
         name = _parameter(line.text)
         return name in ECHO_NAMES and name in self.echoed
 
@@ -282,16 +276,19 @@ class Transcript:
 
     def feed(self, line: Line) -> None:
         """Read one line of a benchmark program."""
+        self.take(line, kind_of(line))
+
+    def take(self, line: Line, kind: LineKind | None) -> None:
+        """Read one line of a benchmark program, of this kind."""
         if line.text:
             self.last_lines = line.text, self.last_lines[0]
         text = line.text
-        if self._block is not Block.NONE and self._continues_block(line):
+        if self._block is not Block.NONE and self._continues_block(line, kind):
             return
         if self.failures.was_read(text) or (
             text in self._ignored_lines and not line.severity and not line.source_file
         ):
             return
-        kind = kind_of(line)
         if kind is not None and kind.read(self, line):
             self._reach(kind.stage)
             self._block = kind.block
@@ -311,7 +308,7 @@ class Transcript:
             self.profile = TableReader()
         self.profile.feed(raw)
 
-    def _continues_block(self, line: Line) -> bool:
+    def _continues_block(self, line: Line, kind: LineKind | None) -> bool:
         """Take a line of the open block; otherwise close the block."""
         if self._block is Block.REFUSED:
             match = _OPERATOR_REFUSED.match(line.text)
@@ -325,7 +322,6 @@ class Transcript:
         is_new_message = (
             line.style == "console" and line.text != line.raw.strip() and bool(line.severity)
         )
-        kind = kind_of(line)
         opens = kind is not None and kind.form is not None
         if (kind is not None and kind.ends_block) or (is_new_message and not opens):
             self._block = Block.NONE
@@ -554,7 +550,7 @@ KINDS: Final = (
         (START,),
         Transcript._read_start,
         Stage.ECHO,
-        begins=lambda run: run.is_started,
+        begins=Transcript.is_started,
         ends_block=True,
     ),
     LineKind(
@@ -566,8 +562,7 @@ KINDS: Final = (
     LineKind(
         (FIRST_ECHO,),
         _is_read_elsewhere,
-        begins=lambda run: run.stage >= Stage.LOADED or run.is_over or FIRST_ECHO in run.echoed,
-        is_repeated=lambda run: FIRST_ECHO in run.echoed,
+        begins=lambda run: run.stage >= Stage.LOADED or run.is_over() or FIRST_ECHO in run.echoed,
         ends_block=True,
     ),
     LineKind((UNCONSUMED,), Transcript._read_unconsumed, Stage.ECHO),
@@ -576,7 +571,7 @@ KINDS: Final = (
         ("Loaded model ", "Loading model from: "),
         Transcript._read_loaded,
         Stage.LOADED,
-        begins=lambda run: run.is_past_setup,
+        begins=Transcript.is_past_setup,
         is_repeated=lambda run: run.is_loaded,
         ends_block=True,
     ),
@@ -584,7 +579,7 @@ KINDS: Final = (
         ("Following operations are not supported by GPU delegate",),
         _is_noted,
         Stage.DELEGATES,
-        begins=lambda run: run.is_over,
+        begins=Transcript.is_over,
         block=Block.REFUSED,
     ),
     LineKind(
@@ -596,20 +591,20 @@ KINDS: Final = (
             "Attempting to use a delegate that only supports static-sized tensors",
         ),
         _is_read_elsewhere,
-        begins=lambda run: run.is_over,
+        begins=Transcript.is_over,
     ),
     LineKind(
         ("The input model file size",),
         Transcript._read_model_size,
         Stage.READY,
-        begins=lambda run: run.is_past_setup,
+        begins=Transcript.is_past_setup,
         is_repeated=lambda run: run.model_size_mb is not None,
     ),
     LineKind(
         ("Initialized session in",),
         Transcript._read_session,
         Stage.READY,
-        begins=lambda run: run.is_past_setup,
+        begins=Transcript.is_past_setup,
         is_repeated=lambda run: run.session_us is not None,
         ends_block=True,
     ),
@@ -617,7 +612,7 @@ KINDS: Final = (
         ("Running benchmark",),
         Transcript._read_phase,
         Stage.RUNNING,
-        begins=lambda run: run.is_over,
+        begins=Transcript.is_over,
         # The warm-up and the measurement.
         is_repeated=lambda run: run.phases > 1,
         ends_block=True,
@@ -626,14 +621,14 @@ KINDS: Final = (
         ("count=",),
         Transcript._read_statistics,
         Stage.RUNNING,
-        begins=lambda run: run.is_over,
+        begins=Transcript.is_over,
         ends_block=True,
     ),
     LineKind(
         ("Inference timings in us", "Average inference timings in us"),
         Transcript._read_result,
         Stage.DONE,
-        begins=lambda run: run.has_ended,
+        begins=Transcript.has_ended,
         ends_block=True,
     ),
     LineKind(
@@ -661,11 +656,9 @@ KINDS: Final = (
         ("========== BENCHMARK RESULTS", "Model initialization"),
         Transcript._read_banner,
         Stage.READY,
-        begins=lambda run: run.has_ended or "init" in run.banner,
+        begins=lambda run: run.has_ended() or "init" in run.banner,
     ),
-    LineKind(
-        ("Inference (avg)",), Transcript._read_mean, Stage.DONE, begins=lambda run: run.has_ended
-    ),
+    LineKind(("Inference (avg)",), Transcript._read_mean, Stage.DONE, begins=Transcript.has_ended),
     LineKind(tuple(BANNER_KEYS), Transcript._read_banner, Stage.READY),
     LineKind(("Signature name",), Transcript._read_signature, Stage.READY),
     LineKind(("Fully accelerated",), Transcript._read_fully),
@@ -697,7 +690,7 @@ def logged_processes(lines: Iterable[Line], system: SystemLog) -> list[Transcrip
             if line.tag != "ExecutionPlan":
                 continue
         transcript = by_pid.get(line.pid)
-        if transcript is None or (line.text.startswith(START) and transcript.is_started):
+        if transcript is None or (line.text.startswith(START) and transcript.is_started()):
             # A process of an app may run the benchmark again.
             transcript = by_pid[line.pid] = Transcript(pid=line.pid)
             transcripts.append(transcript)

@@ -81,8 +81,7 @@ _SETTING: Final = re.compile(
 #: The last word of such a name, and the flag of a case that it is.
 _FLAGS: Final = {"tokens": "max_num_tokens", **{phase: f"{phase}_tokens" for phase in PHASES}}
 #: The programs on a phone say first what they read.
-_MODEL_PATH: Final = re.compile(r"Model path: (?P<path>\S.*)$")
-_CHOSEN: Final = re.compile(r"Choose backend: (?P<backend>\S.*)$")
+_START: Final = re.compile(r"Model path: (?P<model>\S.*)$|Choose backend: (?P<backend>\S.*)$")
 #: What benchmark_model and LiteRT's program print and this one doesn't.
 _OTHER_PROGRAMS: Final = re.compile(
     r"(?:\w+: )?(?:STARTING!|Log parameter values verbosely: |Loaded model |Loading model from: "
@@ -250,7 +249,7 @@ class LitertLmReader:
 
     def feed_heading(self) -> None:
         """Begin another process below a heading, unless init times will tell the processes apart."""
-        if self.has_results and not any(each.init_us for each in self._current.repetitions):
+        if self.has_results() and not any(each.init_us for each in self._current.repetitions):
             self._close()
 
     def end(self) -> list[Process]:
@@ -258,37 +257,35 @@ class LitertLmReader:
         self._close()
         return self.processes
 
-    @property
     def is_of_command(self) -> bool:
         """Whether the process is the command's."""
         return self._current.is_command
 
-    @property
     def is_in_repetition(self) -> bool:
         """Whether the lines are of a repetition's results."""
         return self._part is Part.REPETITION
 
-    @property
     def may_be_in_repetition(self) -> bool:
         """Whether they may be, as the results' heading may not have been copied."""
         is_at_start = self._part is Part.PROCESS and not self._current.repetitions
-        return self.is_in_repetition or (is_at_start and not self._current.is_command)
+        return self.is_in_repetition() or (is_at_start and not self._current.is_command)
 
-    @property
+    def may_be_first_token(self) -> bool:
+        """Whether a time to the first token may be printed here: once by the command too."""
+        return self.is_of_command() or self.may_be_in_repetition()
+
     def is_past_start(self) -> bool:
         """Whether the process has a result or a failure, so that a start is another's."""
         return not self._is_known and bool(self._current.repetitions or self._current.failures)
 
-    @property
     def has_results(self) -> bool:
         """Whether the process has its results: an engine is made once, before them."""
         current = self._current
         return bool(current.repetitions) and not (current.is_command or current.is_unfinished)
 
-    @property
-    def is_unfinished(self) -> bool:
-        """Whether only a part of the process's results was printed."""
-        return self._current.is_unfinished
+    def is_finished(self) -> bool:
+        """Whether no result of the process is missing."""
+        return not self._current.is_unfinished
 
     @property
     def _repetition(self) -> Repetition:
@@ -307,11 +304,10 @@ class LitertLmReader:
     def _take_command(self, match: re.Match[str]) -> None:
         self._current = Process(is_command=True, model=match["name"])
 
-    def _take_model_path(self, match: re.Match[str]) -> None:
-        self._current.model = match["path"]
-
-    def _take_chosen(self, match: re.Match[str]) -> None:
-        self._current.backend = match["backend"].lower()
+    def _take_start(self, match: re.Match[str]) -> None:
+        current = self._current
+        current.model = match["model"] or current.model
+        current.backend = (match["backend"] or current.backend).lower()
 
     def _take_info(self, _: re.Match[str]) -> None:
         at_s = None
@@ -453,50 +449,41 @@ _KINDS: Final = (
     LineKind(
         _OTHER_PROGRAMS.match,
         LitertLmReader._take_other_program,
-        begins=lambda reader: not reader.is_unfinished,
+        begins=LitertLmReader.is_finished,
     ),
     LineKind(_COMMAND.match, LitertLmReader._take_command, begins=_always),
-    LineKind(
-        _MODEL_PATH.match,
-        LitertLmReader._take_model_path,
-        begins=lambda reader: reader.is_past_start,
-    ),
-    LineKind(
-        _CHOSEN.match, LitertLmReader._take_chosen, begins=lambda reader: reader.is_past_start
-    ),
+    LineKind(_START.match, LitertLmReader._take_start, begins=LitertLmReader.is_past_start),
     LineKind(_INFO.match, LitertLmReader._take_info),
     LineKind(_COMMAND_RESULTS.match, LitertLmReader._take_command_results),
     LineKind(_AGGREGATED.match, LitertLmReader._take_median),
     # Where it ran.
-    LineKind(_share_in, LitertLmReader._take_share, begins=lambda reader: reader.has_results),
-    LineKind(_ON_CPU.search, LitertLmReader._take_on_cpu, begins=lambda reader: reader.has_results),
+    LineKind(_share_in, LitertLmReader._take_share, begins=LitertLmReader.has_results),
+    LineKind(_ON_CPU.search, LitertLmReader._take_on_cpu, begins=LitertLmReader.has_results),
     LineKind(GPU_API.search, LitertLmReader._take_gpu),
     LineKind(_SAMPLES_ON_CPU.search, LitertLmReader._take_sampler),
     LineKind(_failure_in, LitertLmReader._take_failure),
     LineKind(_PEAK.match, LitertLmReader._take_peak),
     # The command's settings and results.
-    LineKind(
-        _SETTING.match, LitertLmReader._take_setting, counts=lambda reader: reader.is_of_command
-    ),
-    LineKind(_SPEED.match, LitertLmReader._take_speed, counts=lambda reader: reader.is_of_command),
+    LineKind(_SETTING.match, LitertLmReader._take_setting, counts=LitertLmReader.is_of_command),
+    LineKind(_SPEED.match, LitertLmReader._take_speed, counts=LitertLmReader.is_of_command),
     LineKind(
         _COMMAND_INIT.match,
         LitertLmReader._take_command_init,
-        counts=lambda reader: reader.is_of_command,
+        counts=LitertLmReader.is_of_command,
     ),
     # A repetition's results.
     LineKind(
         _TTFT.match,
         LitertLmReader._take_first_token,
-        counts=lambda reader: reader.is_of_command or reader.may_be_in_repetition,
+        counts=LitertLmReader.may_be_first_token,
     ),
     LineKind(
         _TURN.match,
         LitertLmReader._take_turn,
-        counts=lambda reader: reader.may_be_in_repetition,
+        counts=LitertLmReader.may_be_in_repetition,
     ),
-    LineKind(_INIT.match, LitertLmReader._take_init, counts=lambda reader: reader.is_in_repetition),
-    LineKind(_RULE.match, LitertLmReader._take_rule, counts=lambda reader: reader.is_in_repetition),
+    LineKind(_INIT.match, LitertLmReader._take_init, counts=LitertLmReader.is_in_repetition),
+    LineKind(_RULE.match, LitertLmReader._take_rule, counts=LitertLmReader.is_in_repetition),
 )
 
 

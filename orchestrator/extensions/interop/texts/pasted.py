@@ -53,12 +53,12 @@ _SERVER: Final = (
     rf"(?: \d\d[OE][+ ]| std(?:out|err) [FP] | - [\w.]{{1,80}} - {_LEVEL} - "
     r"| [\w.-]{1,80} (?P<unit>[^\s\[\]]{1,80}\[\d{1,9}\]): ?| ?)"
     rf"|{_LEVEL}:[\w.]{{1,80}}:|(?P<container>[a-z\d][\w.-]{{0,80}}[-_]\d{{1,3}}) +\| ?"
-    r"|(?P<service>[A-Za-z\d][\w.-]{1,80})  +\| ?(?=\||[^|]*$)"
+    r"|(?P<service>[A-Za-z\d][\w.-]{1,80}+)  +\| ?(?=\||[^|]*$)"
 )
 #: The phone that a script with several of them puts before each line.
 _SERIAL: Final = (
     r"(?P<serial>emulator-\d{4}|\d{1,3}(?:\.\d{1,3}){3}:\d{2,5}"
-    r"|(?=[A-Za-z]*\d)(?=\d*[A-Za-z])(?:[A-Z\d]{8,20}|[a-f\d]{8,16})): "
+    r"|(?=[A-Za-z]*+\d)(?=\d*+[A-Za-z])(?:[A-Z\d]{8,20}|[a-f\d]{8,16})): "
 )
 _DECORATION: Final = re.compile(
     rf"{_SERVER}|{_SERIAL}"

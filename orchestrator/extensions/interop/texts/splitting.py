@@ -17,6 +17,7 @@ from orchestrator.reading.transcript import (
     OPTIONS,
     START,
     UNCONSUMED,
+    LineKind,
     Stage,
     Transcript,
     kind_of,
@@ -70,14 +71,14 @@ class RunSplitter:
         has_percentiles = bool(self.runs) and self.runs[-1].has_percentiles
         if self.summary.take(line, has_percentiles=has_percentiles):
             return
-        heading = heading_in(line)
+        kind, heading = kind_of(line), heading_in(line)
         if heading is not None:
             self._headings.take(heading)
-        transcript = self._run_of(line, heading)
+        transcript = self._run_of(line, kind, heading)
         if line.style == "console":
             self._variables.read(line.text)
         if not self._take_above(line, heading, transcript):
-            self._add(line, transcript)
+            self._add(line, kind, transcript)
 
     def _is_second_of_xcode(self, line: Line) -> bool:
         """Whether Xcode shows a message for the second time: once from NSLog, once from stderr."""
@@ -90,11 +91,11 @@ class RunSplitter:
             self._nslog_texts[line.text] -= 1
         return is_second
 
-    def _run_of(self, line: Line, heading: Heading | None) -> Transcript:
+    def _run_of(self, line: Line, kind: LineKind | None, heading: Heading | None) -> Transcript:
         """Return the run that a line is of, or stands above: the open one or a new one."""
         process = line.process
         above = self._open.get(process)
-        if above is not None and not _begins_run(line, heading, above):
+        if above is not None and not _begins_run(line, kind, heading, above):
             if line.text.startswith(OPTIONS) and above.unconsumed:
                 self._shared_unconsumed[process] = f"{UNCONSUMED} {' '.join(above.unconsumed)}"
             return above
@@ -105,11 +106,11 @@ class RunSplitter:
             transcript.read_unconsumed(self._shared_unconsumed[process])
         return transcript
 
-    def _add(self, line: Line, transcript: Transcript) -> None:
-        if transcript.has_printed(line):
+    def _add(self, line: Line, kind: LineKind | None, transcript: Transcript) -> None:
+        if transcript.has_printed(line, kind):
             self._mark_mixed(line, transcript)
         had_result = transcript.has_result
-        transcript.feed(line)
+        transcript.take(line, kind)
         if line.header and not had_result and transcript.has_result:
             moment = _MOMENT.search(line.header)
             transcript.logged_at = moment[0] if moment is not None else ""
@@ -176,7 +177,7 @@ class RunSplitter:
 
         A result without a start above it shows that the lines of both are mixed.
         """
-        has_ended = above.is_over or above.failures.best is not None
+        has_ended = above.is_over() or above.failures.best is not None
         is_start = line.text.startswith((START, APP_START, FIRST_ECHO)) or is_command(line.text)
         if is_start or heading is not None:
             if has_ended or not (above.has_start or above.echoed):
@@ -203,7 +204,7 @@ class RunSplitter:
     def _take_above(self, line: Line, heading: Heading | None, transcript: Transcript) -> bool:
         """Take the title or command above a run's output; return whether the line is nothing else."""
         text = line.text
-        if transcript.stage > Stage.ECHO or transcript.is_over or text.startswith(FIRST_ECHO):
+        if transcript.stage > Stage.ECHO or transcript.is_over() or text.startswith(FIRST_ECHO):
             return False
         if heading is not None and not (transcript.has_command or transcript.echoed):
             transcript.title, transcript.heading = heading.title, str(self._headings)
@@ -217,11 +218,15 @@ class RunSplitter:
         return False
 
 
-def _begins_run(line: Line, heading: Heading | None, transcript: Transcript) -> bool:
+def _begins_run(
+    line: Line, kind: LineKind | None, heading: Heading | None, transcript: Transcript
+) -> bool:
     """Whether a line is of another run than the open one, or stands above another one."""
-    if kind_of(line) is not None or transcript.is_ended_by(line):
-        return transcript.is_ended_by(line)
+    if transcript.is_ended_by(line, kind):
+        return True
+    if kind is not None:
+        return False
     if is_command(line.text) or (heading is not None and heading.level == CONSOLE_LEVEL):
         return not transcript.is_empty or transcript.has_command
-    is_past_echo = transcript.stage >= Stage.LOADED or transcript.is_over
+    is_past_echo = transcript.stage >= Stage.LOADED or transcript.is_over()
     return heading is not None and is_past_echo and not transcript.is_empty
