@@ -123,8 +123,30 @@ class RegexBudget:
             )
 
 
+@dataclass(frozen=True, slots=True)
+class OpenTable:
+    """A table whose next row may follow; other lines may come between its rows: a log's."""
+
+    section: TableSection
+    columns: list[str]
+    #: How many results there were at its head.
+    before: int
+
+
+@dataclass(frozen=True, slots=True)
+class OpenDocument:
+    """A JSON document of which a part was read."""
+
+    section: TableSection
+    lines: list[str]
+
+
 class DeclaredReader:
-    """Reads the lines of one declared program's output."""
+    """Reads the lines of one declared program's output.
+
+    A line goes on with the open table or document, begins one, or is of the first form of the file
+    that fits; ``_take`` has what each form ``does``.
+    """
 
     def __init__(self, section: ProgramSection, budget: RegexBudget | None = None) -> None:
         """Begin with no process; ``budget`` is that of the whole text."""
@@ -133,9 +155,7 @@ class DeclaredReader:
         self._process = Process()
         self.processes = [self._process]
         self._part: Fields = {}
-        #: The table that is open, its columns, and how many results there were at its head.
-        self._table: tuple[TableSection, list[str], int] | None = None
-        self._json: tuple[TableSection, list[str]] | None = None
+        self._open: OpenTable | OpenDocument | None = None
         #: Lines before the head of their process, which show where it runs.
         self._early_placements: dict[int, Placement] = {}
 
@@ -145,10 +165,11 @@ class DeclaredReader:
         Raises OutputParseError where the expressions take too long, on one line or on all so far.
         """
         self._budget.check(self._section.name)
-        if self._json is not None:
-            self._feed_json(text, *self._json)
+        if isinstance(self._open, OpenDocument):
+            self._continue_document(text, self._open)
             return
-        if self._takes_table(text, is_cut=is_cut):
+        is_row = self._open is not None and self._takes_row(text, self._open, is_cut=is_cut)
+        if is_row or self._begins_table(text):
             return
         for line in self._section.lines:
             match = line.regex.find(text)
@@ -186,39 +207,37 @@ class DeclaredReader:
     def end(self) -> None:
         """Close what is open at the end of the text."""
         self._close_part()
-        if self._json is not None or (self._table is not None and not self._process.rows):
+        if isinstance(self._open, OpenDocument) or (self._open and not self._process.rows):
             self._process.is_begun = self._process.is_cut = True
-            self._json = None
+            self._open = None
 
     def _take(self, does: str, groups: dict[str, str], code: str, text: str) -> None:
-        if does == "begin":
-            errors = () if self._process.is_begun or self._process.is_over else self._process.errors
-            self._begin(groups)
-            self._process.errors += errors
-        elif does == "context":
-            self._process.context.update(groups)
-        elif does == "fail":
-            self._process.errors.append((code, text.strip()[:300]))
-        elif does == "row":
-            self._add(dict(groups))
-        elif does == "samples":
-            self._process.is_begun = True
-            for name, value in groups.items():
-                values = self._part.setdefault(name, [])
-                if isinstance(values, list) and len(values) < _MOST_VALUES:
-                    values.append(value)
-        else:
-            self._process.is_begun = True
-            if (
-                does == "part"
-                and self._part.keys() & groups.keys()
-                and self._contradicts_part(groups)
-            ):
+        process = self._process
+        match does:
+            case "begin":
+                errors = () if process.is_begun or process.is_over else process.errors
+                self._begin(groups)
+                self._process.errors += errors
+            case "context":
+                process.context.update(groups)
+            case "fail":
+                process.errors.append((code, text.strip()[:300]))
+            case "row":
+                self._add(dict(groups))
+            case "samples":
+                process.is_begun = True
+                for name, value in groups.items():
+                    values = self._part.setdefault(name, [])
+                    if isinstance(values, list) and len(values) < _MOST_VALUES:
+                        values.append(value)
+            case "part" if self._contradicts_part(groups):
                 self._begin({})
-                self._process.is_begun = True
-            self._part.update(groups)
-            if does == "end":
-                self._close_part()
+                self._part.update(groups)
+            case _:
+                process.is_begun = True
+                self._part.update(groups)
+        if does == "end":
+            self._close_part()
 
     def _contradicts_part(self, groups: Mapping[str, str]) -> bool:
         """Whether a line has another value for a field, so that it is another process's."""
@@ -255,67 +274,66 @@ class DeclaredReader:
             ResultRow(process, all_fields, dict(process.placements), error, plain, is_of_table)
         )
 
-    def _takes_table(self, text: str, *, is_cut: bool) -> bool:
-        if self._table is not None:
-            table, columns, before = self._table
-            cells = _cells(table.kind, text)
-            if table.kind == "markdown" and cells and set("".join(cells)) <= set("-: "):
-                if len(self._process.rows) > before:
-                    # The row above is the head of another program's table.
-                    self._table = None
-                return True
-            is_head = not set(columns).isdisjoint(cells) and table.start.find(text) is not None
-            # Other lines may come between its rows: a log's.
-            if len(cells) == len(columns) and not is_head and not (is_cut and text[-1:].isdigit()):
-                row: Fields = {
-                    name: value for name, value in zip(columns, cells, strict=True) if value
-                }
-                self._add(
-                    row, columns=columns if table.kind == "markdown" else (), is_of_table=True
-                )
-                return True
-            if is_cut and cells:
-                self._process.is_cut = True
-                return True
-        for table in self._section.tables:
-            groups = table.start.find(text)
-            if groups is None:
+    def _takes_row(self, text: str, table: OpenTable, *, is_cut: bool) -> bool:
+        """Take a line that is of the open table."""
+        kind, columns, process = table.section.kind, table.columns, self._process
+        cells = _cells(kind, text)
+        if kind == "markdown" and cells and set("".join(cells)) <= set("-: "):
+            if len(process.rows) > table.before:
+                # The row above is the head of another program's table.
+                self._open = None
+            return True
+        is_head = not set(columns).isdisjoint(cells) and table.section.start.find(text) is not None
+        if len(cells) == len(columns) and not is_head and not (is_cut and text[-1:].isdigit()):
+            row: Fields = {name: value for name, value in zip(columns, cells, strict=True) if value}
+            self._add(row, columns=columns if kind == "markdown" else (), is_of_table=True)
+            return True
+        process.is_cut = process.is_cut or (is_cut and bool(cells))
+        return is_cut and bool(cells)
+
+    def _begins_table(self, text: str) -> bool:
+        """Take a line that is the head of a table, or a document's first."""
+        for section in self._section.tables:
+            if (groups := section.start.find(text)) is None:
                 continue
-            if self._process.rows and table.kind in {"csv", "markdown"}:
+            if self._process.rows and section.kind in {"csv", "markdown"}:
                 self._begin({})
             self._process.is_begun = True
-            if table.kind == "json":
-                self._feed_json(groups.get("json", text), table, [])
-                return True
-            if table.kind == "sql":
-                columns, cells = (
-                    [*_cells("sql", groups.get(name, ""))] for name in ("columns", "values")
-                )
-                if len(columns) == len(cells):
-                    self._add(dict(zip(columns, cells, strict=True)))
-                return True
-            self._table = table, _cells(table.kind, text), len(self._process.rows)
+            match section.kind:
+                case "json":
+                    self._continue_document(groups.get("json", text), OpenDocument(section, []))
+                case "sql":
+                    names, values = (
+                        _cells("sql", groups.get(name, "")) for name in ("columns", "values")
+                    )
+                    if len(names) == len(values):
+                        self._add(dict(zip(names, values, strict=True)))
+                case "csv" | "markdown":
+                    columns = _cells(section.kind, text)
+                    self._open = OpenTable(section, columns, len(self._process.rows))
             return True
         return False
 
-    def _feed_json(self, text: str, table: TableSection, lines: list[str]) -> None:
+    def _continue_document(self, text: str, document: OpenDocument) -> None:
         """Take a line of a JSON document; once it is whole, its objects are results."""
-        is_start = lines and lines[0][:1] == text[:1] == "{" and table.start.find(text) is not None
-        if is_start and _parse_json(text):
+        section, lines = document.section, document.lines
+        is_start = bool(lines) and lines[0][:1] == text[:1] == "{"
+        if is_start and section.start.find(text) is not None and _parse_json(text):
             # A whole document of one line, behind one that was cut off.
-            self._process.is_cut, lines = True, []
+            self._process.is_cut = True
+            lines.clear()
         lines.append(text)
-        self._json = table, lines
+        self._open = document
         if text[-1:] not in {"}", "]"} or (len(lines) > 1 and text[:1] not in {"}", "]"}):
             if len(text) + 80 * len(lines) > _MOST_JSON:
-                self._json, self._process.is_cut = None, True
+                self._open, self._process.is_cut = None, True
             return
-        document = _parse_json("\n".join(lines))
-        if document is None:
+        value = _parse_json("\n".join(lines))
+        if value is None:
             return
-        self._json = None
-        for item in document if isinstance(document, list) else [document]:
-            inner = item.get(table.each) if isinstance(item, dict) and table.each else None
+        self._open = None
+        for item in value if isinstance(value, list) else [value]:
+            inner = item.get(section.each) if isinstance(item, dict) and section.each else None
             for each in inner if isinstance(inner, list) else [item]:
                 if isinstance(item, dict) and isinstance(each, dict):
                     row = {
