@@ -193,6 +193,16 @@ def without_foreign(block: bytes) -> bytes:
     return block if b"denied" in block else _FOREIGN_LINES.sub(b"", b"\n" + block)[1:]
 
 
+#: Microseconds of a unit, as programs print them.
+US_OF: Final[Mapping[str, float]] = {
+    "h": 3600 * US_PER_S,
+    "m": 60 * US_PER_S,
+    "s": US_PER_S,
+    "ms": US_PER_MS,
+    "us": 1.0,
+    "microseconds": 1.0,
+    "ns": 1e-3,
+}
 NUMBER: Final = r"[-+]?(?:\d{1,30}(?:\.\d{0,30})?(?:[eE][-+]?\d{1,4})?|nan|inf)"
 
 #: Separators of other locales in figures, which then aren't read: of thousands, or a decimal comma.
@@ -420,10 +430,13 @@ def parse_banner(text: str) -> tuple[str, float, int | None] | None:
 
 
 def to_us(value: float, unit: str) -> float:
-    """Return a latency in microseconds; ``unit`` is "us", "microseconds", "ms" or "s"."""
-    factor = {"ms": US_PER_MS, "s": US_PER_S}.get(unit, 1.0)
-    # A printed figure has few digits; multiplying must not add the noise of binary fractions.
-    return float(f"{value * factor:.12g}")
+    """Return a latency in microseconds; without a known unit it is in microseconds."""
+    return as_printed(value * US_OF.get(unit, 1.0))
+
+
+def as_printed(value: float) -> float:
+    """Return a figure without the noise of binary fractions: what was printed has few digits."""
+    return float(f"{value:.12g}")
 
 
 def mean_as_printed(summary: LatencySummary) -> str:

@@ -172,6 +172,11 @@ def is_model_file(path: Path) -> bool:
     return path.suffix == model_ending(path)
 
 
+def model_name(file: Path) -> str:
+    """Return a model's name by its file's, of whatever program."""
+    return file.stem if is_model_file(file) else file.name
+
+
 def asked_tokens(flags: Mapping[str, str]) -> dict[str, int]:
     """Return the numbers of tokens in a case's flags, by the flags' names."""
     texts = {name: flags.get(name, "") for name in TOKENS}

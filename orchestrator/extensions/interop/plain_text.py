@@ -45,7 +45,7 @@ from orchestrator.records.case import (
     content_key,
 )
 from orchestrator.records.device import DeviceFacts, DeviceKind
-from orchestrator.records.model import FIGURE, PHASES, SIGNATURE, chosen_signature, is_model_file
+from orchestrator.records.model import FIGURE, PHASES, SIGNATURE, chosen_signature, model_name
 from orchestrator.records.run import ToolReport
 from orchestrator.tables.escapes import one_line
 from orchestrator.units import counted
@@ -412,8 +412,7 @@ def _model_name(report: ToolReport) -> str:
     """Return the name of a run's model in the text, "" if there is none."""
     graph = report.extra.get("graph") or (report.label if _is_called_as_model(report) else "")
     # Windows' paths have either separator.
-    path = Path(PureWindowsPath(one_line(str(graph))).name)
-    name = path.stem if is_model_file(path) else path.name
+    name = model_name(Path(PureWindowsPath(one_line(str(graph))).name))
     return "" if _PLACEHOLDER.search(name) else name
 
 

@@ -62,7 +62,7 @@ from orchestrator.records.model import (
     SIGNATURE,
     TOKENS,
     chosen_signature,
-    is_model_file,
+    model_name,
 )
 from orchestrator.records.run import Attachment, RawOutput
 
@@ -136,8 +136,7 @@ class _Batch(ImportBatch):
 
     def model(self, repository: str, file: str, size_bytes: int) -> Model:
         """Return the user's model of that name and size, else one identified by its description."""
-        path = Path(file)
-        name = path.stem if is_model_file(path) else path.name
+        name = model_name(Path(file))
         for model in self.user_models:
             is_as_large = not size_bytes or abs(model.size_bytes / size_bytes - 1) < _SIZE_TOLERANCE
             if model.name == name and is_as_large:

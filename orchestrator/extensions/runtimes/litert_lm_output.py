@@ -28,7 +28,7 @@ from orchestrator.delegates.evidence import family, share_in
 from orchestrator.delegates.judging import extent_of
 from orchestrator.errors import OutputParseError
 from orchestrator.reading.headings import heading_in
-from orchestrator.reading.lines import Buffer, Line, ProcessName
+from orchestrator.reading.lines import US_OF, Buffer, Line, ProcessName
 from orchestrator.reading.protos import decode_message, optional_figure
 from orchestrator.records.case import DelegateName
 from orchestrator.records.model import PHASES
@@ -540,16 +540,8 @@ def reports_of(process: Process, *, requested: str = "") -> list[ToolReport]:
 
 def duration_us(text: str) -> float:
     """Return the microseconds of a duration such as ``1m2.5s`` or ``92.41ms``; 0 for ``0``."""
-    units = {
-        "h": 3600 * US_PER_S,
-        "m": 60 * US_PER_S,
-        "s": US_PER_S,
-        "ms": US_PER_MS,
-        "us": 1.0,
-        "ns": 1e-3,
-    }
     return sum(
-        float(value) * units[unit]
+        float(value) * US_OF[unit]
         for value, unit in re.findall(r"(\d[\d.]*)(ms|us|ns|h|m|s)", text)
     )
 

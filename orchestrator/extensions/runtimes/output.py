@@ -17,7 +17,14 @@ from typing import TYPE_CHECKING, Any, Final
 from orchestrator.delegates.judging import extent_of
 from orchestrator.errors import OutputParseError
 from orchestrator.reading.failures import system_failure
-from orchestrator.reading.lines import Buffer, Line, parse_number
+from orchestrator.reading.lines import (
+    US_OF,
+    Buffer,
+    Line,
+    ProcessName,
+    as_printed,
+    parse_number,
+)
 from orchestrator.records.case import DelegateName
 from orchestrator.records.run import DelegateEvidence, DelegateTruth, LatencySummary, ToolReport
 from orchestrator.units import US_PER_MS, US_PER_S
@@ -38,10 +45,7 @@ Fields = dict[str, Value]
 Placement = tuple[str, Mapping[str, str]]
 
 _UNITS: Final = {
-    "s": US_PER_S,
-    "ms": US_PER_MS,
-    "us": 1.0,
-    "ns": 1e-3,
+    **US_OF,
     "B": 2.0**-20,
     "KB": 1e3 / 2**20,
     "KiB": 2.0**-10,
@@ -391,15 +395,14 @@ def declared_reports(buffer: Buffer, lines: Callable[[Buffer], Iterable[Line]]) 
     from orchestrator.extensions.runtimes.declaration import every_declared
 
     # The lines of several processes may alternate.
-    sections: list[
-        tuple[ProgramSection, RegexBudget, dict[tuple[int | None, str], DeclaredReader]]
-    ] = [(each, RegexBudget(), {}) for each in _marked_programs(buffer, every_declared()[0])]
+    sections: list[tuple[ProgramSection, RegexBudget, dict[ProcessName, DeclaredReader]]] = [
+        (each, RegexBudget(), {}) for each in _marked_programs(buffer, every_declared()[0])
+    ]
     for line in lines(buffer) if sections else ():
-        key = line.pid, line.stream
         for section, budget, readers in sections:
-            if key not in readers:
-                readers[key] = DeclaredReader(section, budget)
-            readers[key].feed(line.raw, is_cut=line.is_cut)
+            if line.process not in readers:
+                readers[line.process] = DeclaredReader(section, budget)
+            readers[line.process].feed(line.raw, is_cut=line.is_cut)
     reports_by_program: list[list[ToolReport]] = []
     for section, _, readers in sections:
         active_readers = [reader for reader in readers.values() if reader.has_program_lines]
@@ -583,8 +586,7 @@ def _in_us(number: float, measure: MeasureSection, divisor: float) -> float | No
     """Return a time in microseconds, memory in MiB; None for a speed of nothing."""
     if measure.unit == "1/s":
         return US_PER_S / number / divisor if number > 0 else None
-    # What was printed has few digits; multiplying must not add the noise of binary fractions.
-    return float(f"{number * _UNITS[measure.unit] / divisor:.12g}")
+    return as_printed(number * _UNITS[measure.unit] / divisor)
 
 
 def _first_figure(fields: Fields, measures: Iterable[MeasureSection]) -> float | None:

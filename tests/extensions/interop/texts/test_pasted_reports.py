@@ -479,7 +479,7 @@ def test_a_short_result_below_another_run_s_statistics_is_doubted() -> None:
 
 def test_a_row_behind_an_unknown_mark_is_no_model_of_that_name() -> None:
     with pytest.raises(OutputParseError):
-        parse_text(lines([f"SERIAL123: {line}" for line in NCNN.splitlines()]))
+        parse_text(lines([f"Phone of Ann: {line}" for line in NCNN.splitlines()]))
 
 
 @pytest.mark.parametrize("first", ["", "Log parameter values verbosely: [1]\n"])
