@@ -129,11 +129,11 @@ def build_report_data(stored: Stored) -> ReportData:
             configuration_order(row.case, row.configuration),
         )
     )
-    results, contests = ranked(rows)
     # A thread count that a delegate doesn't use has no column of its own.
     names = short_names(
-        (row.configuration, row.case) for row in results if not row.is_unused_thread_count
+        (row.configuration, row.case) for row in rows if not row.is_unused_thread_count
     )
+    results, contests = ranked(rows, names)
     used_builds = {case.build_sha256 for case in cases}
     shown_devices = tuple(sorted(device_rows.values(), key=lambda row: (row.is_virtual, row.label)))
     return ReportData(

@@ -39,10 +39,9 @@ from orchestrator.tables.labels import (
     delegate_place,
     figure_unit,
     figure_value,
-    short_names,
 )
 from orchestrator.tables.operators import Profile
-from orchestrator.tables.results import RESULTS, figures_decimals
+from orchestrator.tables.results import BY_NAME, figures_decimals
 from orchestrator.tables.rows import BestMark, ResultRow
 from orchestrator.tables.table import Column, Kind, R, Table
 from orchestrator.units import (
@@ -72,9 +71,9 @@ def report_charts(data: ReportData) -> Mapping[str, Sequence[tuple[str, Html]]]:
     # By type of operator; all but operators is grey.
     colours: dict[str, int] = {}
     charts = {
-        "threads": _threads(data.results),
+        "threads": _threads(data),
         "operators": ((row.title, _map(row, row.profiles[-1], colours)) for row in profiled),
-        "sustained": _sustained(data.results),
+        "sustained": _sustained(data),
     }
     return {
         name: list(islice(section_charts, _MOST_CHARTS + 1))
@@ -82,11 +81,10 @@ def report_charts(data: ReportData) -> Mapping[str, Sequence[tuple[str, Html]]]:
     }
 
 
-def _threads(rows: Iterable[ResultRow]) -> Iterator[tuple[str, Html]]:
-    of_place = grouped(thread_steps(rows), lambda steps: steps[0].row.place)
+def _threads(data: ReportData) -> Iterator[tuple[str, Html]]:
+    of_place = grouped(thread_steps(data.results), lambda steps: steps[0].row.place)
     for series in of_place.values():
         members = [step.row for steps in series for step in steps]
-        names = short_names((row.configuration, row.case) for row in members)
         drawn = [
             Line(
                 points=[
@@ -96,7 +94,7 @@ def _threads(rows: Iterable[ResultRow]) -> Iterator[tuple[str, Html]]:
                     )
                     for step in steps
                 ],
-                label=_without_threads(names.of(steps[-1].row.configuration)),
+                label=_without_threads(data.names.of(steps[-1].row.configuration)),
                 look=_delegate_colour(steps[0].row),
             )
             for steps in series
@@ -137,17 +135,16 @@ def _map(row: ResultRow, profile: Profile, colours: dict[str, int]) -> Html:
     return treemap(parts, f"{row.title}: the time of an inference by layer")
 
 
-def _sustained(rows: Iterable[ResultRow]) -> Iterator[tuple[str, Html]]:
+def _sustained(data: ReportData) -> Iterator[tuple[str, Html]]:
     of_place = grouped(
-        (row for row in rows if row.pass_lines.get("sustained")),
+        (row for row in data.results if row.pass_lines.get("sustained")),
         lambda row: row.place,
     )
     for members in of_place.values():
-        names = short_names((row.configuration, row.case) for row in members)
         drawn = [
             Line(
                 points=[Point(x=at_s, y=figure_value(row.case, us)) for at_s, us in run.points],
-                label=names.of(row.configuration)
+                label=data.names.of(row.configuration)
                 + (f", {run.attempt}." if run.attempt > 1 else ""),
                 look=_delegate_colour(row),
             )
@@ -252,14 +249,14 @@ class ModelPicture:
     grid: str
 
 
-def model_pictures(contests: Sequence[Contest], names: ShortNames) -> dict[str, ModelPicture]:
+def model_pictures(contests: Sequence[Contest]) -> dict[str, ModelPicture]:
     """Return the picture of each model by its subject."""
     models = grouped(contests, lambda item: item.shown.model.subject)
-    return {subject: _picture(members, names) for subject, members in models.items()}
+    return {subject: _picture(members) for subject, members in models.items()}
 
 
-def _picture(members: Sequence[Contest], names: ShortNames) -> ModelPicture:
-    is_one_phone = len(members) == 1
+def _picture(members: Sequence[Contest]) -> ModelPicture:
+    is_one_phone, names = len(members) == 1, members[0].names
     first_row, axis = members[0].shown, _axis(members)
     unit = figure_unit(first_row.case)
 
@@ -279,12 +276,12 @@ def _picture(members: Sequence[Contest], names: ShortNames) -> ModelPicture:
     columns: Sequence[Column[Any]] = (
         _configuration_columns(picture, figures, names)
         if is_one_phone
-        else _phone_columns(picture, figures, names)
+        else _phone_columns(picture, figures)
     )
     if not any(row.own_summary for row in every):
         columns = [column for column in columns if column is not picture]
     return ModelPicture(
-        sentence=f"{model_answer(members, names)}.",
+        sentence=f"{model_answer(members)}.",
         table=Table(
             name="fastest",
             caption=f"{first_row.model.label}: the configurations on each phone, and the fastest",
@@ -312,21 +309,20 @@ def _order(row: ResultRow) -> tuple[bool, bool, float]:
 
 def _figures(rows: Sequence[ResultRow]) -> list[Column[ResultRow]]:
     """Return the columns of a case's figure."""
-    by_name = {column.name: column for column in RESULTS}
     return [
-        replace(by_name["median_us"], head="ms", unit="", digits=figures_decimals(rows)),
-        replace(by_name["tokens_per_s"], head="tokens/s", unit=""),
+        replace(BY_NAME["median_us"], head="ms", unit="", digits=figures_decimals(rows)),
+        replace(BY_NAME["tokens_per_s"], head="tokens/s", unit=""),
         replace(
-            by_name["precision"],
+            BY_NAME["precision"],
             head="± %",
             shown=None,
             is_optional=True,
             is_merged=True,
             tone=lambda row: "doubt" if row.result.lacking else "",
         ),
-        replace(by_name["speed_up"], is_optional=True, is_merged=True),
+        replace(BY_NAME["speed_up"], is_optional=True, is_merged=True),
         replace(
-            by_name["outputs"],
+            BY_NAME["outputs"],
             # The outputs of the reference's own kernels and of tokens aren't checked.
             shown=lambda row: row.outputs_text if row.has_checked_outputs else "",
             is_optional=True,
@@ -353,7 +349,7 @@ def _configuration_columns(
 
 
 def _phone_columns(
-    picture: Column[Contest], figures: Sequence[Column[ResultRow]], names: ShortNames
+    picture: Column[Contest], figures: Sequence[Column[ResultRow]]
 ) -> list[Column[Contest]]:
     """Return the columns of the phones, with the figure of the fastest on each."""
     return [
@@ -362,14 +358,14 @@ def _phone_columns(
         Column(
             "fastest",
             "fastest",
-            lambda contest: contest.fastest(names),
+            lambda contest: contest.fastest,
             case=lambda contest: contest.shown.key,
             tone=lambda contest: (
                 _delegate_colour(contest.best) if contest.best is not None else "bad"
             ),
         ),
         *(column.of(lambda contest: contest.best) for column in figures),
-        _winner_column(lambda contest: contest.verdict(names)),
+        _winner_column(lambda contest: contest.verdict),
     ]
 
 

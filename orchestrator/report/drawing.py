@@ -29,6 +29,7 @@ _WIDTH: Final = 560.0
 _CHARACTER: Final = 6.3
 _DOT: Final = 7.0
 _DOTS_HEIGHT: Final = 24
+_CENTRED: Final = ' text-anchor="middle"'
 COLOURS: Final = 8
 
 
@@ -188,12 +189,14 @@ def _labels_below(items: Iterable[Dot]) -> str:
 
 def ticks(axis: Axis, unit: str, words: Callable[[float], str] = "{:.6g}".format) -> Html:
     """Return the axis above a column of dots."""
-    marks = (
-        _text(f"{axis.at(value)}%", "12", words(value), ' text-anchor="middle"')
-        for value in axis.ticks()
-    )
     description = f"{unit}, {'logarithmic' if axis.is_log else 'linear'}"
-    return _drawing("ticks", description, 16, marks)
+    return _drawing("ticks", description, 16, _marks(axis, "12", words))
+
+
+def _marks(axis: Axis, y: str, words: Callable[[float], str] = "{:.6g}".format) -> Iterator[str]:
+    """Yield the texts of a horizontal axis."""
+    for value in axis.ticks():
+        yield _text(f"{axis.at(value)}%", y, words(value), _CENTRED)
 
 
 def grid_lines(axis: Axis) -> str:
@@ -329,8 +332,7 @@ def lines(
         frame.append(_line("0", "100%", y_place(value)))
         frame.append(_text("-6", y_place(value), f"{value:.4g}", ' dy="4" text-anchor="end"'))
     for value, word in across.words or [(value, f"{value:.6g}") for value in x_axis.ticks(5)]:
-        more = ' dy="14" text-anchor="middle"'
-        frame.append(_text(f"{x_axis.at(value)}%", "100%", word, more))
+        frame.append(_text(f"{x_axis.at(value)}%", "100%", word, f' dy="14"{_CENTRED}'))
     groups = [_group(frame, "frame")]
     for mark in marks:
         x = f"{x_axis.at(mark.x)}%"
@@ -478,8 +480,5 @@ def strips(items: Sequence[Strip], description: str, unit: str) -> Html:
             shapes.append(_circle(axis.at(figure), str(y), 3))
         groups.append(_group(shapes, item.look))
         y += 20
-    marks = [
-        _text(f"{axis.at(value)}%", str(y + 2), f"{value:.6g}", ' text-anchor="middle"')
-        for value in axis.ticks()
-    ]
-    return _drawing("strips", f"{description}, in {unit}", y + 8, [*groups, _group(marks, "frame")])
+    frame = _group(_marks(axis, str(y + 2)), "frame")
+    return _drawing("strips", f"{description}, in {unit}", y + 8, [*groups, frame])

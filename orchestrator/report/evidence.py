@@ -26,7 +26,7 @@ from orchestrator.tables.labels import (
     figure_unit,
     moment_text,
 )
-from orchestrator.tables.results import INVOCATIONS, RESULTS, Invocation, figures_decimals
+from orchestrator.tables.results import BY_NAME, INVOCATIONS, Invocation, figures_decimals
 from orchestrator.tables.rows import InvocationRow, ResultRow
 from orchestrator.tables.runs import LOG_CHARACTERS, LogExcerpt, device_moment, shorter
 from orchestrator.tables.table import NOTHINGS, PAGE, Column, Table
@@ -46,9 +46,7 @@ _MOST_LINES: Final = 5
 _MOST_OPERATORS: Final = 20
 #: The columns that are badges above a case's figure.
 _JUDGED: Final = [
-    column
-    for column in RESULTS
-    if column.name in {"winner", "delegate_truth", "quality", "outputs", "grade"}
+    BY_NAME[name] for name in ("winner", "delegate_truth", "quality", "outputs", "grade")
 ]
 #: The columns of runs in the evidence.
 _OF_RUNS: Final = (

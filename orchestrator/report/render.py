@@ -79,7 +79,7 @@ def render_html(data: ReportData, *, title: str, is_of_site: bool = False) -> st
     The same data and title give the same bytes. Every text is escaped; controls and direction marks
     are made visible. With ``is_of_site`` it links to the site's other pages.
     """
-    pictures = model_pictures(data.contests, data.names)
+    pictures = model_pictures(data.contests)
     models = {row.model.subject: row.model for row in data.results}.values()
     # Each model's picture (None without a timing pass) and matrix.
     blocks = [

@@ -24,8 +24,8 @@ from orchestrator.records.device import HOST_SERIAL
 from orchestrator.records.run import DelegateTruth
 from orchestrator.records.verdict import CLAIM_LEVEL, Outputs
 from orchestrator.tables.escapes import shell_word
-from orchestrator.tables.labels import ShortNames, short_names
-from orchestrator.tables.results import RESULTS, ratio_columns, row_style
+from orchestrator.tables.labels import ShortNames
+from orchestrator.tables.results import BY_NAME, ratio_columns, row_style
 from orchestrator.tables.rows import BestMark, DeviceRow, ResultRow
 from orchestrator.tables.table import DATA, NESTED, Column, Kind, Table
 from orchestrator.units import counted, format_figure, format_percent
@@ -48,6 +48,8 @@ class Contest:
     """The cases of one model on one device, and the fastest of them."""
 
     rows: tuple[ResultRow, ...]
+    #: Of the report's configurations.
+    names: ShortNames
     #: The fastest clean figure (None where none is clean), and those tied with it, the faster
     #: first.
     best: ResultRow | None
@@ -82,25 +84,29 @@ class Contest:
             if limit_us and row.compared is None and row.median_us and row.median_us < limit_us
         ]
 
-    def fastest(self, names: ShortNames) -> str:
-        """Return the winner's configuration, or the first tied ones in alphabetical order: their
-        order by time is noise.
+    def name(self, row: ResultRow) -> str:
+        """Return a case's configuration in its short form."""
+        return self.names.of(row.configuration)
+
+    @property
+    def fastest(self) -> str:
+        """The winner's configuration, or the first tied ones in alphabetical order: their order by
+        time is noise.
         """
         if self.best is None:
             return "no clean figure"
-        labels = [names.of(row.configuration) for row in (self.best, *self.tied)]
+        labels = list(map(self.name, (self.best, *self.tied)))
         more = f" or {len(labels) - _MOST_TIED} more" if len(labels) > _MOST_TIED else ""
         return " or ".join(sorted(labels[:_MOST_TIED])) + more
 
-    def verdict(self, names: ShortNames) -> str:
-        """Return the verdict: ``clear``, ``tied``, ``only one``, which case may be faster, or why
-        no figure is clean.
-        """
+    @property
+    def verdict(self) -> str:
+        """``clear``, ``tied``, ``only one``, which case may be faster, or why no figure is clean."""
         if self.best is None:
             return "; ".join(dict.fromkeys(row.why_not_clean for row in self.rows))
         if self.possible_winners:
             first = self.possible_winners[0]
-            return f"{names.of(first.configuration)} may be faster: {first.why_not_clean}"
+            return f"{self.name(first)} may be faster: {first.why_not_clean}"
         return self.best.best.value
 
 
@@ -111,8 +117,7 @@ def _best(contest: Contest) -> ResultRow | None:
 def fastest_table(contests: Sequence[Contest]) -> Table[Contest]:
     """Return the fastest configuration of each model on each phone, as pull requests show it."""
     rows = [row for item in contests for row in item.rows]
-    names = short_names((row.configuration, row.case) for row in rows)
-    result_columns = {column.name: column.of(_best) for column in RESULTS}
+    names = contests[0].names if contests else ShortNames(short={}, common="")
     columns: Sequence[Column[Contest]] = (
         Column("model", "model", lambda item: item.shown.model.label),
         Column("device", "phone", lambda item: item.shown.device.title),
@@ -122,17 +127,17 @@ def fastest_table(contests: Sequence[Contest]) -> Table[Contest]:
             "configuration",
             "fastest",
             lambda item: item.best.configuration if item.best else None,
-            shown=lambda item: item.fastest(names),
+            shown=lambda item: item.fastest,
         ),
         *(
-            result_columns[name]
+            BY_NAME[name].of(_best)
             for name in ("median_us", "tokens_per_s", "precision", "speed_up", "outputs")
         ),
         Column(
             "winner",
             "winner",
             lambda item: item.shown.best,
-            shown=lambda item: item.verdict(names),
+            shown=lambda item: item.verdict,
         ),
         Column("tied", "", lambda item: [row.configuration for row in item.tied], forms=NESTED),
         Column("is_tested", "", lambda item: item.is_tested, Kind.FLAG, forms=DATA),
@@ -197,7 +202,9 @@ def fastest_row(rows: Iterable[ResultRow]) -> ResultRow:
     return by_key[fastest_of({key: figure_of(row) for key, row in by_key.items()})]
 
 
-def ranked(rows: Sequence[ResultRow]) -> tuple[tuple[ResultRow, ...], tuple[Contest, ...]]:
+def ranked(
+    rows: Sequence[ResultRow], names: ShortNames
+) -> tuple[tuple[ResultRow, ...], tuple[Contest, ...]]:
     """Return the rows with best marks and speed-ups within their model and device, and a contest
     for each of these groups; cases without a timing pass are in none.
     """
@@ -227,7 +234,7 @@ def ranked(rows: Sequence[ResultRow]) -> tuple[tuple[ResultRow, ...], tuple[Cont
             if row.result.status is not CaseStatus.UNTIMED and not row.is_unused_thread_count
         ]
         if timed:
-            contests.append(_contest(timed, best))
+            contests.append(_contest(timed, names, best))
     return tuple(marked[row.key] for row in rows), tuple(contests)
 
 
@@ -241,15 +248,16 @@ def _mark(key: str, best: BestOfSet[str] | None, *, is_alone: bool) -> BestMark:
     return BestMark.BEST if best.is_tested else BestMark.UNTESTED
 
 
-def _contest(rows: Sequence[ResultRow], best: BestOfSet[str] | None) -> Contest:
+def _contest(rows: Sequence[ResultRow], names: ShortNames, best: BestOfSet[str] | None) -> Contest:
     if best is None:
-        return Contest(rows=tuple(rows), best=None)
+        return Contest(rows=tuple(rows), names=names, best=None)
     clean = [row for row in rows if row.compared is not None]
     first = next(row for row in clean if row.key == best.fastest)
     clean.sort(key=lambda row: 1.0 if row is first else best.ratios[row.key].value)
     slower = [row for row in clean if row.best is BestMark.NONE]
     return Contest(
         rows=tuple(rows),
+        names=names,
         best=first,
         tied=tuple(row for row in clean if row.key in best.tied),
         is_tested=best.is_tested,
@@ -337,10 +345,8 @@ def winner_sentences(contests: Iterable[Contest]) -> tuple[str, ...]:
     models = list(grouped(contest_list, lambda item: item.shown.model.subject).values())
     if len(with_winner) <= _MOST_WINNERS:
         return tuple(answer_text(item, names_model=len(models) > 1) for item in with_winner)
-    names = short_names((row.configuration, row.case) for item in contest_list for row in item.rows)
     answers = [
-        (f"{members[0].shown.model.label}: " if len(models) > 1 else "")
-        + model_answer(members, names)
+        (f"{members[0].shown.model.label}: " if len(models) > 1 else "") + model_answer(members)
         for members in models
     ]
     hidden = len(answers) - _MOST_WINNERS
@@ -354,7 +360,7 @@ def counted_devices(devices: Collection[DeviceRow]) -> str:
     return counted(len(devices), "phone" if is_phones else "device")
 
 
-def model_answer(members: Sequence[Contest], names: ShortNames) -> str:
+def model_answer(members: Sequence[Contest]) -> str:
     """Return a sentence about one model's winner, without its full stop: of one phone the lead, of
     several how often each delegate wins.
     """
@@ -367,7 +373,7 @@ def model_answer(members: Sequence[Contest], names: ShortNames) -> str:
         return answer_text(members[0], names_model=False)
     # The winners of virtual phones say nothing of real devices, and are counted apart.
     wins = Counter(
-        f"{_winning_delegate(item, names)}{' (virtual)' if item.shown.is_virtual else ''}"
+        f"{_winning_delegate(item)}{' (virtual)' if item.shown.is_virtual else ''}"
         for item in members
         if item.best is not None
     )
@@ -388,24 +394,21 @@ def model_answer(members: Sequence[Contest], names: ShortNames) -> str:
     return "; ".join(parts)
 
 
-def _winning_delegate(contest: Contest, names: ShortNames) -> str:
+def _winning_delegate(contest: Contest) -> str:
     """Return the delegate that wins, or the word for a tie."""
     won = [row for row in (contest.best, *contest.tied) if row is not None]
-    delegates = {names.of(row.configuration).partition(",")[0] for row in won}
+    delegates = {row.case.delegate.value for row in won}
     return _TIE if len(delegates) > 1 else delegates.pop()
 
 
 def answer_text(contest: Contest, *, names_model: bool = True) -> str:
     """Return the winner, its lead and the interval as one sentence without its full stop."""
     row, second = contest.shown, contest.second
-    names = short_names((item.configuration, item.case) for item in contest.rows)
     subject = f"{row.where if names_model else row.device.title}: "
     if contest.is_alone:
         return f"{subject}one clean figure, {row.configuration} with {_figure(row)}"
     if contest.tied:
-        tied_names = [
-            f"{names.of(item.configuration)} ({_figure(item)})" for item in (row, *contest.tied)
-        ]
+        tied_names = [f"{contest.name(item)} ({_figure(item)})" for item in (row, *contest.tied)]
         if (more := len(tied_names) - _MOST_TIED) > 1:
             tied_names[_MOST_TIED:] = [f"{more} more"]
         # With few processes and many configurations, even large differences are ties.
@@ -416,7 +419,7 @@ def answer_text(contest: Contest, *, names_model: bool = True) -> str:
                 f" at the {100 * row.level:.4g} % that {len(contest.clean)} configurations need;"
                 f" 'benchfarm compare' takes {100 * CLAIM_LEVEL:.4g} % for two"
             )
-        slower = f"; {names.of(second[0].configuration)} is slower" if second else ""
+        slower = f"; {contest.name(second[0])} is slower" if second else ""
         return (
             f"{subject}{', '.join(tied_names[:-1])} and {tied_names[-1]} are tied; {doubt}{slower}"
         )
@@ -427,8 +430,8 @@ def answer_text(contest: Contest, *, names_model: bool = True) -> str:
         if interval is None
         else f"95 %: {interval.low:.2f} to {interval.high:.2f}"
     )
-    lead = f"{second[1].value:.2f} times ({claim}) as fast as {names.of(second[0].configuration)}"
-    fastest = f"{names.of(row.configuration)} is the fastest with {_figure(row)}"
+    lead = f"{second[1].value:.2f} times ({claim}) as fast as {contest.name(second[0])}"
+    fastest = f"{contest.name(row)} is the fastest with {_figure(row)}"
     return f"{subject}{fastest}, {lead}{_outputs(row)}"
 
 

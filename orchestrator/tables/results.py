@@ -366,6 +366,9 @@ RESULTS: Final[Sequence[Column[ResultRow]]] = (
 )
 
 
+BY_NAME: Final[Mapping[str, Column[ResultRow]]] = {column.name: column for column in RESULTS}
+
+
 def _records(columns: Sequence[Column[Item]], items: Iterable[Item]) -> list[dict[str, Any]]:
     return [record_of(columns, item) for item in items]
 
@@ -399,13 +402,12 @@ _PLAIN: Final = (
 
 def plain_table(rows: Sequence[ResultRow]) -> Table[ResultRow]:
     """Return the table of the first cases for a page without scripts."""
-    by_name = {column.name: replace(column, forms=PAGE) for column in RESULTS}
     return case_table(
         "plain",
         "One row for each case",
         rows[:_MOST_PLAIN],
         [
-            *(replace(by_name[name], is_optional=True, opens=False) for name in _PLAIN),
+            *(replace(BY_NAME[name], forms=PAGE, is_optional=True, opens=False) for name in _PLAIN),
             Column("reasons", "reasons", _reasons, is_optional=True).sentence,
         ],
         attributes=lambda row: {"id": f"c-{row.key}"},
@@ -439,20 +441,19 @@ def bar_column(rows: Sequence[ResultRow]) -> Column[ResultRow]:
 
 def listed_table(rows: Sequence[ResultRow]) -> Table[ResultRow]:
     """Return the cases as a terminal shows them: each device's under its name."""
-    by_name = {column.name: column for column in RESULTS}
     figures = [row for row in rows if row.own_summary is not None]
     digits = figures_decimals(rows)
     columns: list[Column[ResultRow]] = [
         Column("model", "model", lambda row: _model_title(row.model)),
         Column("device", "device", lambda row: _device_title(row.device)),
         Column("configuration", "", lambda row: f"{MARKS[row.best]} {row.configuration}"),
-        replace(by_name["median_us"], digits=digits),
-        by_name["tokens_per_s"],
-        by_name["precision"],
-        by_name["speed_up"],
+        replace(BY_NAME["median_us"], digits=digits),
+        BY_NAME["tokens_per_s"],
+        BY_NAME["precision"],
+        BY_NAME["speed_up"],
         bar_column(rows),
-        by_name["winner"],
-        by_name["outputs"],
+        BY_NAME["winner"],
+        BY_NAME["outputs"],
         Column("notes", "", figure_notes, is_optional=True),
     ]
     if len(figures) < 2:

@@ -289,17 +289,12 @@ class ResultRow:
 
         None for every other case.
         """
-        summary = self.own_summary if self.case.is_per_token else None
-        low, high = (
-            (summary.interval.high, summary.interval.low)
-            if summary is not None and summary.interval
-            else (None, None)
-        )
-        return (
-            tokens_per_s(summary.median_us if summary is not None else None),
-            tokens_per_s(low),
-            tokens_per_s(high),
-        )
+        summary = self.own_summary
+        if summary is None or not self.case.is_per_token:
+            return None, None, None
+        ends = (summary.interval.high, summary.interval.low) if summary.interval else (None, None)
+        median, low, high = map(tokens_per_s, (summary.median_us, *ends))
+        return median, low, high
 
     @property
     def has_memory(self) -> bool:

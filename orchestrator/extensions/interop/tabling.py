@@ -276,7 +276,6 @@ def _tables(
     from orchestrator.app.stored import report_data
     from orchestrator.report.tables import labels_of, lines_of, matrix_table
     from orchestrator.report.winners import fastest_notes, fastest_table
-    from orchestrator.tables.labels import short_names
     from orchestrator.tables.results import figures_decimals
 
     data = report_data(workspace, chosen, has_logs=False)
@@ -307,7 +306,7 @@ def _tables(
         if row.result.status is not CaseStatus.UNTIMED and is_selected(row)
     ]
     published = [figure for figure in figures if request.has([figure.model], (figure.device,))]
-    names = short_names((row.configuration, row.case) for row in rows)
+    names = data.names
     labels = [*labels_of(rows, names), *(figure.configuration for figure in published)]
     matrix = matrix_table(
         "matrix",

@@ -30,7 +30,7 @@ def phones(count, **other):
 
 def picture_of(runs, *devices):
     data = build_report_data(lab_of(runs, *devices).inputs())
-    (picture,) = model_pictures(data.contests, data.names).values()
+    (picture,) = model_pictures(data.contests).values()
     return picture
 
 

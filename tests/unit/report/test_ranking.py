@@ -27,7 +27,6 @@ from orchestrator.report.advice import collect_advice
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.data import ReportData
 from orchestrator.report.exports import to_json
-from orchestrator.tables.labels import short_names
 from orchestrator.tables.rows import BestMark, ResultRow
 from tests.samples.sample_lab import (
     FELL_BACK,
@@ -190,8 +189,7 @@ def test_a_tie_of_many_names_the_fastest_and_counts_the_others() -> None:
     assert " and 10 more are tied; these processes can't tell them apart at the 99.75 %" in answer
     assert "that 12 configurations need; 'benchfarm compare' takes 99 % for two" in answer
     (won,) = data.contests
-    names = short_names((row.configuration, row.case) for row in won.rows)
-    assert won.fastest(names) == "xnnpack, 1 thread or xnnpack, 2 threads or 10 more"
+    assert won.fastest == "xnnpack, 1 thread or xnnpack, 2 threads or 10 more"
 
 
 def test_the_second_is_the_one_that_the_lead_is_least_over() -> None:
