@@ -343,22 +343,19 @@ def inline_script(kind: str) -> Html:
 
 
 @cache
-def script_hash(kind: str) -> str:
-    """Return the Content-Security-Policy source of a kind of page's inline script."""
-    digest = hashlib.sha256(inline_script(kind).encode()).digest()
-    return f"'sha256-{base64.b64encode(digest).decode()}'"
-
-
-@cache
 def page_policy(kind: str) -> str:
     """Return the Content-Security-Policy of a kind of page; pages without an inline script belong
     to a site, whose style sheet and scripts are files.
     """
-    files, scripts = ("", script_hash(kind)) if SCRIPTS[kind] else ("'self' ", "'self'")
+    scripts = styles = files = "'self'"
+    if SCRIPTS[kind]:
+        digest = hashlib.sha256(inline_script(kind).encode()).digest()
+        scripts = f"'sha256-{base64.b64encode(digest).decode()}'"
+        styles, files = "'unsafe-inline'", ""
     asks = "; connect-src 'self'" if kind == "farm" else ""
     return (
         f"default-src 'none'; base-uri 'none'; form-action 'none'; script-src {scripts}; "
-        f"style-src {files}'unsafe-inline'; img-src {files}data: blob:{asks}"
+        f"style-src {styles}; img-src {files} data: blob:{asks}"
     )
 
 

@@ -43,7 +43,7 @@ from orchestrator.frozen import frozen
 from orchestrator.plugins import Workspace
 from orchestrator.records.answers import ChangeAnswer
 from orchestrator.records.case import CampaignId
-from orchestrator.tables.html import script_hash
+from orchestrator.tables.html import page_policy
 
 _COOKIE: Final = "benchfarm-token"
 #: Open connections, at most; and at most a quarter of the process' descriptors: the rest is for
@@ -83,23 +83,16 @@ class ServedPage:
     tag: str = ""
 
 
-def make_page(path: str, content: bytes, *, script: str = "", asks: bool = False) -> ServedPage:
-    """Return a page with its policy.
-
-    ``script``: the policy's hash of the template's script; never computed from the page, whose data
-    may contain a script. Without it only script files run. ``asks``: whether scripts may send
-    requests to this server.
+def make_page(path: str, content: bytes, kind: str = "site") -> ServedPage:
+    """Return the response for a path; a page's policy is that of its kind and follows from the
+    templates, never from the page, whose data may contain a script.
     """
     ending = path.rpartition(".")[2]
-    # A report has its script, its style sheet and its bars' widths inline.
-    styles = f" {script}; style-src 'self' 'unsafe-inline'" if script else "; style-src 'self'"
-    policy = f"script-src 'self'{styles}; img-src 'self' data:"
-    if asks:
-        policy += "; connect-src 'self'"
+    is_page = ending == "html"
     return ServedPage(
         content=content,
         media_type=_MEDIA_TYPES[ending],
-        policy=f"{_CLOSED}; {policy}" if ending == "html" else _CLOSED,
+        policy=f"{page_policy(kind)}; frame-ancestors 'none'" if is_page else _CLOSED,
         tag=f'"{hashlib.sha256(content).hexdigest()[:32]}"',
     )
 
@@ -383,7 +376,7 @@ class LivePages:
         """Return the page of a path, None when there is none."""
         if path in {"farm", "farm/now"}:
             farm = self._farm_page(is_part=path != "farm")
-            return make_page("farm.html", farm.encode(), asks=True)
+            return make_page("farm.html", farm.encode(), "farm")
         # The farm's page needs these files while the store can't be read.
         if path in (shared := site_pages.shared_files()):
             return make_page(path, shared[path].encode())
@@ -393,7 +386,7 @@ class LivePages:
         with self._lock:
             if path in reports:
                 content = self._report(reports[path], site.marks[reports[path]])
-                return make_page(path, content, script=script_hash("report"))
+                return make_page(path, content, "report")
             make = site_pages.all_pages(self._workspace, site).get(path)
             return make_page(path, make().encode()) if make is not None else None
 
