@@ -178,33 +178,43 @@ class TableHtml(Generic[R]):
     def _below_name(self, place: int) -> str:
         table = self._table
         virtual = f" {badge('virtual', 'virtual')}" if table.is_virtual(table.listed[place]) else ""
-        texts = {item.column.name: item.texts for item in self._columns}
-        apart = [texts[name][place] for name in table.apart]
-        return virtual + (
-            tag("small", plain(", ".join(apart)), "apart narrow-only") if apart else ""
-        )
+        if not table.apart:
+            return virtual
+        texts = {item.column.name: item.texts[place] for item in self._columns}
+        words = ", ".join(texts[name] for name in table.apart)
+        return virtual + tag("small", plain(words), "apart narrow-only")
 
     def _cells(self, column: Column[R]) -> _Cells[R]:
         rows = self._table.listed
         label = f' data-label="{plain(column.head)}"' if self._has_labels else ""
-        if column.kind in _HTML_KINDS:
-            values = [column.value(row) for row in rows]
-            return _Cells(column, values, [_html_cell(column, value, label) for value in values])
-        texts = column.cells(rows)
+        is_html = column.kind in _HTML_KINDS
+        texts: Sequence[Any] = (
+            [column.value(row) for row in rows] if is_html else column.cells(rows)
+        )
         tones = [column.tone(row) if column.tone is not None else "" for row in rows]
-        if column.is_figure:
-            contents: Iterable[tuple[str, str]] = self._figures(column, texts, tones)
-        else:
-            contents = (self._words(text, tone) for text, tone in zip(texts, tones, strict=True))
+        # Of each cell its attributes and its content.
+        contents: Iterable[tuple[str, str]]
+        match column.kind:
+            case Kind.PICTURE:
+                label = ' class="picture"'
+                contents = (("", f"<div>{drawing}</div>") for drawing in texts)
+            case Kind.MARKUP:
+                contents = (("", markup) for markup in texts)
+            case Kind.CASES:
+                contents = (("", _cases(links)) for links in texts)
+            case Kind.NUMBER | Kind.COUNT:
+                contents = self._figures(column, texts, tones)
+            case _:
+                contents = map(self._words, texts, tones)
         if column.case is not None or column.opens:
             pairs = zip(contents, map(partial(self._address, column), rows), strict=True)
             contents = ((words, _link(address, html)) for (words, html), address in pairs)
-        if self._is_grid and column.kind is not Kind.NUMBER and not column.opens:
+        is_few_words = not is_html and column.kind is not Kind.NUMBER and not column.opens
+        if self._is_grid and is_few_words:
             column = replace(column, is_merged=True)
         return _Cells(column, texts, [f"<td{label}{words}>{html}</td>" for words, html in contents])
 
     def _words(self, text: str, tone: str) -> tuple[str, str]:
-        """Return a cell's attributes and its content."""
         # Classes of badges have a dash.
         if "-" in tone:
             return "", badge(text, tone) if text else ""
@@ -214,8 +224,8 @@ class TableHtml(Generic[R]):
     def _figures(
         self, column: Column[R], texts: Sequence[str], tones: Sequence[str]
     ) -> Iterator[tuple[str, str]]:
-        """Yield the attributes and contents of figures; in a grid each has its value where the text
-        isn't just that, with two more digits where exports have more.
+        """Yield cells of figures; in a grid each has its value where the text isn't just that, with
+        two more digits where exports have more.
         """
         rows, figures = self._table.listed, column.figures(self._table.listed)
         shown_digits = column.decimals(figures)
@@ -245,14 +255,10 @@ class TableHtml(Generic[R]):
         return key and key.join(table.link)
 
 
-def _html_cell(column: Column[Any], value: Any, label: str) -> str:  # noqa: ANN401
-    """Return a cell of a drawing, of links to cases or of HTML."""
-    if column.kind is Kind.PICTURE:
-        return f'<td class="picture"><div>{value}</div></td>'
-    if column.kind is Kind.MARKUP:
-        return f"<td{label}>{value}</td>"
-    links = (f"<li>{_link(key and f'#c-{key}', plain(name))}</li>" for name, key in value)
-    return f"<td{label}>{tag('ul', ''.join(links), 'plain')}</td>"
+def _cases(links: Iterable[tuple[str, str]]) -> str:
+    """Return links to cases as a list."""
+    items = (tag("li", _link(key and f"#c-{key}", plain(name))) for name, key in links)
+    return tag("ul", "".join(items), "plain")
 
 
 def table_html(table: Table[Any], css_class: str = "cards") -> Html:

@@ -123,13 +123,8 @@ class Column(Generic[R]):
                 return None
             return lambda row: nothing if (item := part(row)) is None else function(item)
 
-        functions = {
-            "value": through(self.value, None),
-            "shown": through(self.shown, None),
-            "tone": through(self.tone, ""),
-            "case": through(self.case, ""),
-            "bar": through(self.bar, None),
-        }
+        nothings = {"value": None, "shown": None, "tone": "", "case": "", "bar": None}
+        functions = {name: through(getattr(self, name), none) for name, none in nothings.items()}
         return replace(self, **(functions | changes))  # type: ignore[return-value]
 
     @property
