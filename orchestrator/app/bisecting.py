@@ -12,15 +12,9 @@ from typing import TYPE_CHECKING
 from orchestrator.analysis.bisection import BisectResult, Compared, Probe, gravest, search
 from orchestrator.analysis.pairing import answers
 from orchestrator.app.attached import open_devices
+from orchestrator.app.comparing import pair_comparison, pairing_of, unmeasured_reason
 from orchestrator.app.measuring import measure
-from orchestrator.app.pairing import (
-    Sides,
-    pair_comparison,
-    pairing_of,
-    prepare,
-    sides_of,
-    unmeasured_reason,
-)
+from orchestrator.app.pairing import Sides, prepare, sides_of
 from orchestrator.app.preparing import Prepared, start
 from orchestrator.app.requests import AbRequest
 from orchestrator.app.resuming import open_cases, reopen

@@ -16,7 +16,6 @@ from orchestrator.analysis.comparison import Comparison as Compared
 from orchestrator.app import comparing, measuring, resuming
 from orchestrator.app.attached import Needs
 from orchestrator.app.measuring import MeasuredCampaign
-from orchestrator.app.pairing import pair_comparison
 from orchestrator.app.phones import DeviceList, list_devices
 from orchestrator.app.progress import describe
 from orchestrator.app.requests import CompareOptions
@@ -31,7 +30,6 @@ from orchestrator.report.data import ReportData
 from orchestrator.settings import Settings
 from orchestrator.tables.comparisons import compared_table
 from orchestrator.tables.escapes import one_line
-from orchestrator.tables.html import NOTEBOOK_ROWS, notebook_html
 from orchestrator.tables.renderers import as_frame
 from orchestrator.tables.results import bar_column, results_table
 from orchestrator.tables.rows import ResultRow
@@ -206,7 +204,7 @@ class Lab:
             done = resuming.resume(workspace, campaign)
             if done is None or done.campaign.terms.pairing is None:
                 return None if done is None else self._results(done)
-            return Comparison(pair_comparison(workspace, done.checked().campaign))
+            return Comparison(comparing.pair_comparison(workspace, done.checked().campaign))
 
     def compare(
         self,
@@ -411,6 +409,8 @@ class Results(_Rows[ResultRow]):
             notes += [
                 "results.report('report.html') writes the whole report, one file, and links it"
             ]
+        from orchestrator.tables.html import notebook_html
+
         table = results_table(self.data.results)
         place = [column.name for column in table.columns].index("median_us") + 1
         columns = [*table.columns[:place], bar_column(self.data.results), *table.columns[place:]]
@@ -452,6 +452,7 @@ class Comparison(_Rows[ComparedCase]):
 
     def _repr_html_(self) -> str:
         from orchestrator.report.comparisons import summary_line
+        from orchestrator.tables.html import NOTEBOOK_ROWS, notebook_html
 
         table = compared_table(self.compared)
         notes = [

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from orchestrator.analysis.comparison import (
-    Axis,
-    ComparedCase,
-    Comparison,
-    Fact,
-    Rule,
-    compare_measured,
-)
 from orchestrator.analysis.effect import threshold_for
-from orchestrator.analysis.measured import Measured
-from orchestrator.analysis.pairing import PairCount, first_invocations, pair_counts
+from orchestrator.analysis.pairing import first_invocations
 from orchestrator.app.attached import OpenedDevices, open_devices
+from orchestrator.app.comparing import pairing_of
 from orchestrator.app.inputs import inputs_of
 from orchestrator.app.measuring import MeasuredCampaign, measure
 from orchestrator.app.preparing import (
@@ -31,29 +23,24 @@ from orchestrator.app.preparing import (
     unchecked,
 )
 from orchestrator.app.requests import AbRequest
-from orchestrator.app.stored import judged, resume_notes
 from orchestrator.app.workspace import Workspace
 from orchestrator.config.plan import plan_from_options
-from orchestrator.engine.open_work import slim
 from orchestrator.errors import PlanError, UsageError
 from orchestrator.frozen import frozen
 from orchestrator.planning.expansion import output_checks
 from orchestrator.planning.selection import tools_for
-from orchestrator.records.campaign import Campaign, Pairing
+from orchestrator.records.campaign import Pairing
 from orchestrator.records.case import (
-    FIGURE_PASS,
     Build,
     Case,
     SkippedCase,
     all_but,
-    grouped,
 )
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.model import FIGURE, is_model_file
 from orchestrator.records.plan import Plan, PlanOptions
-from orchestrator.records.run import ABANDONED, OUT_OF_TIME, Outcome, RunRecord
 from orchestrator.records.verdict import CLAIM_LEVEL
-from orchestrator.units import counted, each, format_percent, split
+from orchestrator.units import each, split
 
 #: What two sides may differ in, a fact that is then free -> the parts of a case that differ with
 #: it.
@@ -65,19 +52,6 @@ KINDS: Final[Mapping[str, tuple[str, ...]]] = {
     "threads": ("threads",),
     "tool": ("tool", "build_sha256", "files"),
     "mode": ("mode",),
-}
-
-
-#: The code of runs that were left out -> what it means where no pair is whole.
-_LEFT_OUT: Final = {
-    OUT_OF_TIME: "The budget left no time for a whole pair; give more with --budget.",
-    ABANDONED: "It was closed before a pair was whole.",
-}
-#: What ended pairs without a decision, as a sentence begins.
-_LIMITS: Final = {
-    "most": "--runs allows",
-    "budget": "The budget allowed",
-    "closed": "The campaign was closed after",
 }
 
 
@@ -212,99 +186,6 @@ def prepare(workspace: Workspace, sides: Sides, opened: OpenedDevices | None = N
         checks=checks,
         pairing=pairing,
     )
-
-
-def pairing_of(campaign: Campaign) -> Pairing:
-    """Return the pairing of an A/B campaign."""
-    assert campaign.terms.pairing is not None, "an A/B campaign has its pairing"
-    return campaign.terms.pairing
-
-
-def pair_comparison(
-    workspace: Workspace, campaign: Campaign, *, allowed: frozenset[Fact] = frozenset()
-) -> Comparison:
-    """Return the comparison of an A/B campaign's pairs; ``allowed`` facts may differ and are noted."""
-    pairing = pairing_of(campaign)
-    rule = Rule(
-        axis=Axis(pairing.kind) if pairing.kind in list(Axis) else Axis.CONFIG,
-        threshold=pairing.threshold,
-        level=pairing.level,
-        varied=frozenset({Fact(pairing.kind)}),
-        allowed=allowed,
-    )
-    runs = [slim(run) for run in workspace.store.runs(campaign_ids=[campaign.campaign_id])]
-    measured = {item.case.case_key: item for item in judged(workspace, runs, [campaign])}
-    counts = pair_counts(campaign, runs)
-    cases = {item.case.case_key: item.case for item in campaign.invocations}
-    rows: list[ComparedCase] = []
-    unmeasured: list[str] = []
-    for side, (baseline, candidate) in enumerate(pairing.sides):
-        if baseline not in measured or candidate not in measured:
-            case = cases.get(baseline) or cases.get(candidate)
-            if case is None:
-                # Some runs were imported, none of this side.
-                continue
-            title = f"{case.model_name} on {case.serial}: {case.configuration}"
-            unmeasured.append(f"no pair that counts is complete: {title}")
-            continue
-        row = compare_measured(measured[baseline], measured[candidate], rule)
-        failed = (
-            *_failures("baseline", row.baseline, runs),
-            *_failures("candidate", row.candidate, runs),
-        )
-        reasons = (*row.verdict.reasons, *failed, *_plan_reasons(row, pairing, counts.get(side)))
-        rows.append(replace(row, verdict=replace(row.verdict, reasons=reasons), failed=failed))
-    unfinished = resume_notes(campaign)
-    return Comparison(
-        axis=pairing.kind,
-        baseline=pairing.baseline,
-        candidate=pairing.candidate,
-        rows=tuple(rows),
-        claim=pairing.claim,
-        is_incomplete=bool(unfinished),
-        notes=(
-            *unfinished,
-            f"A difference of {format_percent(pairing.detect)} was to be found (A/B in turns).",
-            "The first pair only warms the phone.",
-            *unmeasured,
-        ),
-    )
-
-
-def unmeasured_reason(row: ComparedCase) -> str:
-    """Return why no run of a side was begun; empty where one was."""
-    codes = {item.result.reason_code for item in (row.baseline, row.candidate)}
-    return next((text for code, text in _LEFT_OUT.items() if code in codes), "")
-
-
-def _failures(name: str, side: Measured, runs: Iterable[RunRecord]) -> Iterator[str]:
-    """Yield a sentence for each cause of failed runs of a side, warm-up runs included; not for the
-    cause that explains its missing figure.
-    """
-    side_runs = [run for run in runs if run.case.case_key == side.case.case_key]
-    failed = [run for run in side_runs if run.is_begun and run.outcome is not Outcome.COMPLETED]
-    causes = grouped(failed, lambda run: (run.run_pass, run.outcome, run.reason_code))
-    for (run_pass, outcome, code), alike in causes.items():
-        if code != side.result.reason_code:
-            kind = "" if run_pass is FIGURE_PASS else f" ({run_pass} pass)"
-            numbers = ", ".join(f"#{run.invocation + 1}" for run in alike)
-            why = ": ".join(dict.fromkeys((outcome, code, alike[0].reason.rstrip("."))))
-            yield f"The {name} gave no result in {numbers}{kind}: {why}."
-
-
-def _plan_reasons(row: ComparedCase, pairing: Pairing, count: PairCount | None) -> list[str]:
-    """Return reasons for a pair's verdict that follow from its plan."""
-    if why := unmeasured_reason(row):
-        return [why]
-    if row.differences:
-        return ["No further pairs were measured: more of them would not make the sides comparable."]
-    if count is None:
-        return ["Its first pairs aren't complete."]
-    reasons = []
-    if limit := _LIMITS.get(count.limit):
-        suffix = "" if row.verdict.is_decided else ", too few to decide"
-        reasons.append(f"{limit} {counted(count.pairs, 'pair')}{suffix}.")
-    return reasons
 
 
 def sides_of(words: Sequence[str], options: PlanOptions, request: AbRequest) -> Sides:

@@ -45,7 +45,6 @@ from orchestrator.records.plan import DeviceSelection
 from orchestrator.settings import Settings
 from orchestrator.tables.devices import FACTS
 from orchestrator.tables.escapes import one_line
-from orchestrator.tables.html import notebook_html
 from orchestrator.tables.renderers import as_text
 from orchestrator.tables.table import DATA, NESTED, Column, Form, Kind, Table
 
@@ -162,6 +161,8 @@ class DeviceList(list["ListedDevice"]):
 
     def to_html(self, notes: Sequence[str] = ()) -> str:
         """Return the phones for a notebook, and below them the reasons of those that can't be used."""
+        from orchestrator.tables.html import notebook_html
+
         table = listed_table(self)
         reasons = [f"{item.address}: {item.reason}" for item in self if item.reason]
         return notebook_html(table, table.caption, [*reasons, *notes])

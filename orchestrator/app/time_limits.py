@@ -7,7 +7,6 @@ from dataclasses import replace
 from datetime import UTC, datetime, time, timedelta
 
 from orchestrator.clock import Deadline
-from orchestrator.config.plan import terms_from_options
 from orchestrator.errors import UsageError
 from orchestrator.frozen import frozen
 from orchestrator.records.case import (
@@ -32,6 +31,8 @@ def limited(plan: Plan, *, budget: str, until: str, now: datetime) -> Plan:
 
     Raises PlanError, UsageError.
     """
+    from orchestrator.config.plan import terms_from_options
+
     if budget:
         seconds = terms_from_options(budget=budget).budget
         plan = replace(plan, budget=min(filter(None, (seconds, plan.budget))))

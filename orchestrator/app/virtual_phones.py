@@ -22,11 +22,8 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.app.requests import LabRequest
 from orchestrator.delegates import DELEGATES, EVERYWHERE, FlagFamily
-from orchestrator.devices.adb_server import PrivateAdbServer
 from orchestrator.errors import DeviceError, DeviceTimeoutError, LinkLostError, UsageError
 from orchestrator.files import write_file, write_whole
-from orchestrator.models.inspect import sample_models
-from orchestrator.processes import Locks, child_environment
 from orchestrator.programs import program
 from orchestrator.records.case import Build, BuildSha, Companion, ToolName
 from orchestrator.records.plan import PlanOptions
@@ -35,6 +32,7 @@ from orchestrator.settings import Settings
 if TYPE_CHECKING:
     from benchfarm_virtual.lab import LabInfo, LabPhone
     from benchfarm_virtual.spec import PhoneSpec
+    from orchestrator.devices.adb_server import PrivateAdbServer
 
 
 def call(module: str, name: str, *arguments: object, **options: object) -> Any:  # noqa: ANN401 - as the lab's own
@@ -142,6 +140,8 @@ def _kept(folder: Path, name: str, content: bytes) -> tuple[str, Path]:
 
 def adb_server(settings: Settings) -> PrivateAdbServer:
     """Return the adb server of the virtual lab, whether it runs or not."""
+    from orchestrator.devices.adb_server import PrivateAdbServer
+
     folder = settings.lab_folder
     # A home of its own: the lab's phones let in this server's key and no other.
     environ = {**settings.environ, "HOME": str(folder)}
@@ -186,6 +186,8 @@ def start(
 
     ``settings`` name its folder; with ``exit_with_parent`` it ends with this process.
     """
+    from orchestrator.processes import child_environment
+
     specs = _specs(request)
     server = adb_server(settings)
     with _alone(settings):
@@ -218,6 +220,8 @@ def start(
 
 def _alone(settings: Settings) -> AbstractContextManager[None]:
     """Return a lock that stops other processes from attaching virtual phones meanwhile."""
+    from orchestrator.processes import Locks
+
     busy = UsageError("another process starts virtual phones", hint="try again in a moment")
     return Locks(settings.lab_folder).held("attach", wait_s=_ATTACH_S, busy=busy)
 
@@ -301,6 +305,8 @@ def stop(settings: Settings) -> tuple[bool, bool]:
 
 def quickstart_options(serials: Sequence[str]) -> PlanOptions:
     """Return the quickstart's plan: a sample model, on virtual phones and on this computer."""
+    from orchestrator.models.inspect import sample_models
+
     # A fixed number of invocations, so that it ends soon. One model: the quantised one is too fast
     # for the 10 us of this computer's program.
     return PlanOptions(

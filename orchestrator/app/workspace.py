@@ -14,11 +14,9 @@ from typing import TYPE_CHECKING, Self
 
 from orchestrator.app.choice import BuildChoice
 from orchestrator.clock import Deadline, SystemClock
-from orchestrator.devices.lease import FileLease, QuarantineFolder
 from orchestrator.engine.events import DeviceNote, Notice
 from orchestrator.errors import CampaignInUseError, StoreMissingError, UsageError
 from orchestrator.installation import data_folder
-from orchestrator.processes import Locks
 from orchestrator.programs import APP_PACKAGE, program
 from orchestrator.records.case import CampaignId, Pass, Serial, ToolName
 from orchestrator.records.device import DeviceFacts, DeviceProfile
@@ -34,6 +32,7 @@ if TYPE_CHECKING:
     from orchestrator.devices.rescue import HubPower, LadderRescuer
     from orchestrator.passes.specification import Hold, RunProgram
     from orchestrator.ports import Device, Observer, ParityReference, Tool
+    from orchestrator.processes import Locks
     from orchestrator.programs.flags import FlagBook
     from orchestrator.records.build_spec import BuildSpec
     from orchestrator.store.opening import Store
@@ -241,6 +240,8 @@ class Workspace:
     @cached_property
     def lease(self) -> FileLease:
         """Exclusive holds on devices, between the processes of this computer."""
+        from orchestrator.devices.lease import FileLease
+
         return FileLease(self.settings.state_folder / "leases")
 
     @cached_property
@@ -249,6 +250,7 @@ class Workspace:
 
         They are beside a store that is a file: another home may have the same store.
         """
+        from orchestrator.processes import Locks
         from orchestrator.store.opening import IN_MEMORY
 
         file = None if self.settings.store == IN_MEMORY else self.settings.store_file
@@ -259,6 +261,8 @@ class Workspace:
     @cached_property
     def quarantine(self) -> QuarantineFolder:
         """The phones in quarantine, until they are released."""
+        from orchestrator.devices.lease import QuarantineFolder
+
         return QuarantineFolder(self.settings.state_folder / "quarantine")
 
     @cached_property

@@ -75,7 +75,7 @@ def reporting_workspace(
 def _print_measured(workspace: Workspace, campaign: Campaign) -> None:
     """Print the results of a stopped campaign, as at its end."""
     if campaign.terms.pairing is not None:
-        from orchestrator.app.pairing import pair_comparison
+        from orchestrator.app.comparing import pair_comparison
         from orchestrator.report.comparisons import to_text
 
         say(to_text(pair_comparison(workspace, campaign), max(columns(), 80)), err=True)

@@ -263,7 +263,7 @@ def ab(
 
 def pairs_result(workspace: Workspace, measured: MeasuredCampaign, output: Output) -> CommandResult:
     """Return the comparison of measured pairs; raises the fault that ended a device's part."""
-    from orchestrator.app.pairing import pair_comparison
+    from orchestrator.app.comparing import pair_comparison
 
     with reporting(workspace, measured) as where:
         where.append(f"campaign: {measured.campaign.campaign_id}")

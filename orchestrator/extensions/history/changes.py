@@ -14,8 +14,9 @@ from typing import Final
 
 import numpy as np
 
+from orchestrator.app.comparing import pair_comparison
 from orchestrator.app.measuring import measure
-from orchestrator.app.pairing import pair_comparison, prepare, sides_of
+from orchestrator.app.pairing import prepare, sides_of
 from orchestrator.app.preparing import start
 from orchestrator.app.requests import AbRequest
 from orchestrator.engine.events import DeviceNote
