@@ -13,7 +13,7 @@ import yaml
 
 from orchestrator.analysis.findings import CODES
 from orchestrator.app.exchange import EXPORTERS
-from orchestrator.cli.commands import ROOT, sections
+from orchestrator.cli.commands import ROOT, argument_name, sections
 from orchestrator.config.plan import keys_table
 from orchestrator.delegates import DELEGATES
 from orchestrator.passes import passes
@@ -44,14 +44,8 @@ def commands(command: Any, words: tuple[str, ...]) -> Iterator[tuple[tuple[str, 
 
 def usage(command: Any) -> str:  # noqa: ANN401 - of typer
     """Return the arguments of a command as its title shows them."""
-    names = []
-    for item in command.params:
-        if item.param_type_name == "argument":
-            name = (item.metavar or item.name.upper()).removesuffix("...") + (
-                "..." if item.nargs == -1 else ""
-            )
-            names.append(name if item.required else f"[{name}]")
-    return "".join(f" {name}" for name in names)
+    arguments = [item for item in command.params if item.param_type_name == "argument"]
+    return "".join(f" {argument_name(item)}" for item in arguments)
 
 
 def page() -> str:

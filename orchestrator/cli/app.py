@@ -44,8 +44,6 @@ def run() -> None:
 
 def _run() -> NoReturn:
     open_standard_streams()
-    # Set before the options are parsed, so that the parser's errors are JSON too.
-    options.json_output = "--json" in sys.argv
     for number in (signal.SIGTERM, signal.SIGHUP):
         # Phones are restored also after a cancelled job and a closed terminal; nohup's signals stay
         # ignored.
@@ -96,7 +94,7 @@ def _refuse(error: Any) -> NoReturn:  # noqa: ANN401 - see above
     command = context.command_path if context is not None else "benchfarm"
     message = error.format_message()
     if context is not None and message == context.get_help():
-        if not (options.json_output or _is_json_log()):
+        if not ("--json" in sys.argv or _is_json_log()):
             say(message, err=True)
             raise SystemExit(error.exit_code)
         message = f"{command} needs a command"
@@ -129,7 +127,8 @@ def _fail(error: Mapping[str, object]) -> NoReturn:
     signals.
     """
     ignore_stop_signals()
-    if options.json_output:
+    # As typed: the option parser's errors are JSON too.
+    if "--json" in sys.argv:
         # Where nobody can read it, the exit code is enough.
         with suppress(OutputClosedError, HostStorageError):
             say_json(json_pieces({"error": error}))

@@ -134,9 +134,8 @@ def campaign_result(
     won = fastest_table(best)
     advice = next_steps(best, campaign.terms)
     width = columns()
-    lines = text_lines(data, width, legend=legend)
+    lines = [*text_lines(data, width, legend=legend), ("", "")]
     # Lines to be typed or opened aren't wrapped.
-    lines += [("", "")]
     lines += [(line, "doubt") for text in measured.problems for line in wrap(text, width)]
     lines += [(text, "") for text in [*(advice if best else ()), *where]]
     whole, looks = joined(lines)

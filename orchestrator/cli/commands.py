@@ -12,7 +12,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, get_args, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Final,
+    TypeVar,
+    cast,
+    get_args,
+    get_type_hints,
+)
 
 import typer
 import typer.core
@@ -115,8 +124,19 @@ class Root(typer.core.TyperGroup):
                 formatter.write_dl([(word.ljust(width), about) for word, about in words.items()])
 
 
+def argument_name(item: Any) -> str:  # noqa: ANN401 - as above
+    """Return an argument as help names it: ``MODELS...``, in brackets where it may be left out."""
+    name = f"{(item.metavar or item.name.upper()).removesuffix('...')}{'...' * (item.nargs == -1)}"
+    return name if item.required else f"[{name}]"
+
+
 class Command(typer.core.TyperCommand):
     """A command; its help lists options in groups where there are many."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:  # noqa: ANN401 - as above
+        """Return the words after the command's own in the line of usage."""
+        arguments = [item for item in self.params if item.param_type_name == "argument"]
+        return ["[OPTIONS]", *map(argument_name, arguments)]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - as above
         """Write arguments, then a block for each group of options; few options stay in one block."""
@@ -127,8 +147,7 @@ class Command(typer.core.TyperCommand):
         }
         for item, record in records:
             if item.param_type_name == "argument" and record is not None:
-                name = item.metavar or item.name.upper() + "..." * (item.nargs == -1)
-                blocks["Arguments"].append((name, record[1]))
+                blocks["Arguments"].append((argument_name(item).strip("[]"), record[1]))
             elif record is not None:
                 panel = getattr(item, "rich_help_panel", None) or next(
                     (panel for panel, names in PANELS.items() if item.opts[0] in names), "Options"
@@ -224,7 +243,6 @@ class GlobalOptions:
     debug: bool = False
     home: Path | None = None
     store: str | None = None
-    json_output: bool = False
     log_format: str | None = None
 
 
@@ -272,10 +290,8 @@ def _root(
     options.debug, options.home, options.store, options.log_format = debug, home, store, log_format
 
 
-_root_command = typer.main.get_command(_app)
-assert isinstance(_root_command, Root)
-_name_values(_root_command, get_type_hints(_root, include_extras=True))
-ROOT: Final = _root_command
+ROOT: Final = cast(Root, typer.main.get_command(_app))
+_name_values(ROOT, get_type_hints(_root, include_extras=True))
 #: Placeholders for help and completion; a word's command replaces each when it is loaded.
 ROOT.commands = {
     word: typer.core.TyperCommand(word, help=about)

@@ -190,12 +190,7 @@ def adb(
 
 
 _SERVERS: Sequence[Column[Mapping[str, Any]]] = (
-    Column(
-        "for",
-        "server for",
-        lambda item: item["for"],
-        shown=lambda item: item["for"].replace("virtual lab", "virtual phones"),
-    ),
+    Column("for", "server for", lambda item: item["for"]),
     Column("address", "address", lambda item: item.get("address", "not running")),
     Column("version", "version", lambda item: item.get("version")),
     Column(

@@ -134,8 +134,8 @@ def quickstart(settings: Settings) -> CommandResult:
     # It has its own phones: those of 'benchfarm virtual up' keep running.
     with tempfile.TemporaryDirectory(prefix="benchfarm-quickstart-") as folder:
         private = replace(settings, state_folder=Path(folder))
-        request = LabRequest(speed=_PHONE_SPEED)
-        phones = virtual_phones.start(private, request, exit_with_parent=True)
+        lab = LabRequest(speed=_PHONE_SPEED)
+        phones = virtual_phones.start(private, lab, exit_with_parent=True)
         try:
             serials = tuple(phone.serial for phone in phones)
             result = bench(private, virtual_phones.quickstart_options(serials))

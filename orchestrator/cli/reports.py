@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from orchestrator.app.exchange import Imported
     from orchestrator.report.data import ReportData
 
-REPORT_FORMATS = ("html", "text", "markdown", "csv", "json")
-
 
 @command("report")
 def report(
@@ -51,7 +49,7 @@ def report(
     from orchestrator.report import exports, tables
 
     # HTML always goes to a file: the data folder's reports when none is named.
-    form = format_of(form, out, REPORT_FORMATS, default="html")
+    form = format_of(form, out, ("html", "text", "markdown", "csv", "json"), default="html")
     if legend and form != "text":
         raise UsageError(
             f"--legend explains a table of text, and this is {form}", hint="add --format text"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 from typer import Argument, Option
 
 from orchestrator.cli.commands import command
-from orchestrator.cli.options import Campaigns, DryRun, Out
+from orchestrator.cli.options import DryRun, Out, Texts
 from orchestrator.cli.output import CommandResult, Streamed, columns, shown
 from orchestrator.errors import StoreError, UsageError
 from orchestrator.fields import unknown_word_message
@@ -45,9 +45,6 @@ _SHOWN: Final = 30
 _AT_ONCE: Final = 200
 _Limit = Annotated[
     int | None, Option("--limit", help="At most N, 0 for all (default: what fits a screen).", min=0)
-]
-_Run = Annotated[
-    str, Argument(help="Run id or its beginning, from 'benchfarm results runs', or newest.")
 ]
 
 
@@ -170,7 +167,9 @@ def runs(
 @command("results log")
 def log(
     settings: Settings,
-    run_id: _Run,
+    run_id: Annotated[
+        str, Argument(help="Run id or its beginning, from 'benchfarm results runs', or newest.")
+    ],
     attachment: Annotated[
         str, Option("--attachment", "-a", help="Name of one attachment (default: all text).")
     ] = "",
@@ -241,12 +240,15 @@ def _issue(workspace: Workspace, run: RunRecord, out: Path | None) -> CommandRes
 
 
 @command("results reparse")
-def reparse(settings: Settings, campaigns: Campaigns = None) -> CommandResult:
+def reparse(
+    settings: Settings,
+    campaigns: Annotated[
+        Texts, Argument(help="Campaign id, its beginning, or a name (default: all campaigns).")
+    ] = None,
+) -> CommandResult:
     """Parse stored output again, and update the verdicts.
 
     Example: benchfarm results reparse
-
-    Default: all campaigns.
     """
     from orchestrator.app.stored import reparse_campaigns
     from orchestrator.app.workspace import Workspace
@@ -294,7 +296,8 @@ def prune(
 
 @command("store backup")
 def backup(
-    settings: Settings, out: Annotated[Path, Argument(help="File of the copy. It must not exist.")]
+    settings: Settings,
+    path: Annotated[Path, Argument(help="File of the copy. It must not exist.", metavar="OUT")],
 ) -> CommandResult:
     """Copy the store, even while in use, and verify the copy.
 
@@ -302,10 +305,10 @@ def backup(
     """
     from orchestrator.app import stored
 
-    store = stored.backup(settings, out)
+    store = stored.backup(settings, path)
     return CommandResult(
-        text=f"{out}: a complete copy; to restore it, copy it to {store}",
-        data={"path": out, "store": store},
+        text=f"{path}: a complete copy; to restore it, copy it to {store}",
+        data={"path": path, "store": store},
     )
 
 

@@ -71,6 +71,7 @@ def test_a_command_is_in_the_help_and_does_its_work(benchfarm: Installed) -> Non
     assert re.search(r"^  acme +Count the runs of each phone\.$", benchfarm("--help"), re.MULTILINE)
     counts = benchfarm.json("acme")
     assert sum(row["runs"] for row in counts) == len(benchfarm.json("results", "runs"))
+    assert benchfarm.json("acme", "-s", counts[0]["serial"]) == counts[:1]
     assert "phone" in benchfarm("acme")
     assert benchfarm("acme", "--format", "csv").startswith("serial,runs\n")
 

@@ -1,6 +1,9 @@
 """A command: how many runs each phone has."""
 
 from collections import Counter
+from typing import Annotated
+
+from typer import Option
 
 from orchestrator.plugins import (
     Column,
@@ -20,12 +23,15 @@ COLUMNS = (
 
 
 @command("acme", has_table=True)
-def count_runs(settings: Settings) -> CommandResult:
+def count_runs(
+    settings: Settings,
+    serial: Annotated[str, Option("--serial", "-s", help="Only this phone.")] = "",
+) -> CommandResult:
     """Count the runs of each phone.
 
-    Example: benchfarm acme
+    Example: benchfarm acme -s 0A1B2C3D
     """
     with Workspace(settings, makes_store=False) as workspace:
         counts = Counter(run.case.serial for run in workspace.store.runs())
-    rows = sorted(counts.items())
+    rows = sorted(row for row in counts.items() if serial in {"", row[0]})
     return shown(Table(name="phones", caption="Runs of each phone", columns=COLUMNS, rows=rows))

@@ -85,7 +85,7 @@ def changes(
     from orchestrator.extensions.history.site import first_night
 
     share = share_of(threshold, "--threshold", least=LEAST_CHANGE, most=1.0)
-    form = format_of(form, out, _FORMS, default="text")
+    form = format_of(form, out, ("text", "markdown", "json"), default="text")
     receivers = [find_receiver(text, settings) for text in notify or ()]
     with reporting_workspace(settings, makes_store=False) as workspace:
         question = Question(
@@ -384,9 +384,6 @@ def serve(
         tell(settings.log_format, "serving", "Ctrl-C ends it")
         server.run(sockets=[opened])
     return CommandResult(text="", data={"url": url})
-
-
-_FORMS: Final = ("text", "markdown", "json")
 
 
 def _parts(regressions: Regressions) -> list[tuple[str, Table[Any]]]:

@@ -163,5 +163,12 @@ def test_a_key_that_completes_prints_no_error_into_a_line_with_an_unknown_word(c
     assert (done.exit_code, done.stderr) == (0, "")
 
 
-def test_help_shows_an_argument_that_may_be_repeated_with_dots(cli: Cli) -> None:
-    assert "  MODELS...  " in cli("bench -h").ok().stdout
+def test_help_names_an_argument_alike_in_its_usage_and_its_list(cli: Cli) -> None:
+    help_text = cli("bench -h").ok().stdout
+    assert help_text.startswith("Usage: benchfarm bench [OPTIONS] MODELS...\n")
+    assert "  MODELS...  " in help_text
+    # All of them is what this command does by default.
+    help_text = cli("results reparse -h").ok().stdout
+    assert help_text.startswith("Usage: benchfarm results reparse [OPTIONS] [CAMPAIGNS...]\n")
+    assert "(default: all campaigns)" in help_text
+    assert "the newest campaign" not in help_text
