@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from orchestrator.devices.adb_server import AdbServer, PrivateAdbServer
     from orchestrator.devices.conditioning import LadderConditioner
     from orchestrator.devices.discovery import PhoneCache
+    from orchestrator.devices.lease import FileLease, QuarantineFolder
     from orchestrator.devices.rescue import HubPower, LadderRescuer
     from orchestrator.passes.specification import Hold, RunProgram
     from orchestrator.ports import Device, Observer, ParityReference, Tool
