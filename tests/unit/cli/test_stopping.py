@@ -11,7 +11,7 @@ from orchestrator.app.measuring import bench_plan
 _CLOSED = """
 import os, signal, sys
 from pathlib import Path
-from orchestrator.cli.live import reporting_workspace
+from orchestrator.cli.campaigns import reporting_workspace
 from orchestrator.records.case import CampaignId
 from orchestrator.settings import Settings
 
