@@ -271,17 +271,16 @@ def gather(
         is_warm_up = campaign is not None and campaign.is_warm_up(run.run_pass, run.invocation)
         return not is_warm_up and run.run_pass is not REFERENCE_PASS
 
-    cases: dict[CaseKey, Case] = {}
-    timed: set[CaseKey] = set()
-    for campaign in sorted(campaigns, key=attrgetter("created_at")):
-        for item in campaign.invocations:
-            if item.run_pass is not REFERENCE_PASS:
-                cases.setdefault(item.case.case_key, item.case)
-            if item.run_pass is FIGURE_PASS:
-                timed.add(item.case.case_key)
+    planned = [
+        item
+        for campaign in sorted(campaigns, key=attrgetter("created_at"))
+        for item in campaign.invocations
+        if item.run_pass is not REFERENCE_PASS
+    ]
+    timed = {item.case.case_key for item in planned if item.run_pass is FIGURE_PASS}
     by_case = grouped(filter(is_result, runs), lambda run: run.case.case_key)
-    for key, case_runs in by_case.items():
-        cases.setdefault(key, case_runs[0].case)
+    cases = {item.case.case_key: item.case for item in planned}
+    cases |= {key: case_runs[0].case for key, case_runs in by_case.items()}
     results = [run for case_runs in by_case.values() for run in case_runs]
     checks = newest_checks(results, campaigns)
     timed_runs = (run for run in (*results, *beside) if run.run_pass is FIGURE_PASS)

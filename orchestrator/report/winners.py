@@ -416,8 +416,8 @@ def answer_text(contest: Contest, *, names_model: bool = True) -> str:
         doubt = f"{processes} can't tell them apart"
         if contest.is_tested and row.level > CLAIM_LEVEL:
             doubt += (
-                f" at the {100 * row.level:.4g} % that {len(contest.clean)} configurations need;"
-                f" 'benchfarm compare' takes {100 * CLAIM_LEVEL:.4g} % for two"
+                f" (at the {100 * row.level:.4g} % that {len(contest.clean)} configurations need;"
+                f" 'benchfarm compare' takes {100 * CLAIM_LEVEL:.4g} % for two)"
             )
         slower = f"; {contest.name(second[0])} is slower" if second else ""
         return (

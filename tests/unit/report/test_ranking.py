@@ -186,8 +186,8 @@ def test_a_tie_of_many_names_the_fastest_and_counts_the_others() -> None:
     data = data_of(*reversed(runs))
     (answer,) = data.headline.answers
     assert answer.count(" ms ") == 2, answer
-    assert " and 10 more are tied; these processes can't tell them apart at the 99.75 %" in answer
-    assert "that 12 configurations need; 'benchfarm compare' takes 99 % for two" in answer
+    assert " and 10 more are tied; these processes can't tell them apart (at the 99.75 %" in answer
+    assert "that 12 configurations need; 'benchfarm compare' takes 99 % for two)" in answer
     (won,) = data.contests
     assert won.fastest == "xnnpack, 1 thread or xnnpack, 2 threads or 10 more"
 
