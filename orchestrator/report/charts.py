@@ -57,7 +57,6 @@ _MOST_LINES: Final = 8
 _MOST_PARTS: Final = 60
 #: The greatest number of drawn runs of a case.
 _MOST_RUNS: Final = 60
-_NO_ENDS: Final = (None, None)
 
 
 def report_charts(data: ReportData) -> Mapping[str, Sequence[tuple[str, Html]]]:
@@ -171,10 +170,10 @@ def run_strip(
     for run, latency_us in list(zip(runs, figures, strict=True))[:_MOST_RUNS]:
         if run.report is None or latency_us is None:
             continue
-        inference = run.report.inference
-        ends = (inference.p5_us, inference.p95_us) if inference is not None else ()
-        low, high = (None if end is None else figure_value(case, end) for end in ends or _NO_ENDS)
-        points.append((figure_value(case, latency_us), low, high))
+        inference, ends = run.report.inference, None
+        if inference is not None and inference.p5_us is not None and inference.p95_us is not None:
+            ends = figure_value(case, inference.p5_us), figure_value(case, inference.p95_us)
+        points.append((figure_value(case, latency_us), ends))
     return Strip(runs=points, label=f"{name}: {percentiles(case, figures)}", look=css_class)
 
 
@@ -411,10 +410,9 @@ def _ends(rows: Iterable[ResultRow], *, has_intervals: bool) -> list[float]:
 
 def _dot(row: ResultRow, names: ShortNames, *, has_label: bool) -> Dot:
     assert row.own_summary is not None, "only a figure is drawn"
-    interval = row.own_summary.interval
-    low = high = None
+    interval, ends = row.own_summary.interval, None
     if interval is not None and interval.low > 0:
-        low, high = sorted(figure_value(row.case, end) for end in (interval.low, interval.high))
+        ends = figure_value(row.case, interval.low), figure_value(row.case, interval.high)
     value = figure_value(row.case, row.own_summary.median_us)
     mark = "best" if row.best is not BestMark.NONE else "" if row.result.is_judged else "doubt"
     name = names.of(row.configuration)
@@ -427,8 +425,7 @@ def _dot(row: ResultRow, names: ShortNames, *, has_label: bool) -> Dot:
     short = (word.partition(" thread")[0] for word in name.split(", "))
     return Dot(
         value=value,
-        low=low,
-        high=high,
+        interval=ends and (min(ends), max(ends)),
         label="\N{MIDDLE DOT}".join(short) if has_label else "",
         told=", ".join(filter(None, texts)),
         look=f"{_delegate_colour(row)} {mark}".rstrip(),

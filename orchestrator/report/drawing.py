@@ -70,6 +70,10 @@ def _curve(points: str, box: str = "0 0 100 100") -> str:
     return f'<svg viewBox="{box}" preserveAspectRatio="none"><polyline points="{points}"/></svg>'
 
 
+#: The lower and the upper end of an interval.
+Ends = tuple[float, float]
+
+
 @dataclass(frozen=True, slots=True)
 class Axis:
     """An axis that places values in percent of a drawing's width."""
@@ -141,8 +145,7 @@ class Dot:
     """A figure with its interval."""
 
     value: float
-    low: float | None = None
-    high: float | None = None
+    interval: Ends | None = None
     label: str = ""
     #: The title for tooltip and screen readers.
     told: str
@@ -151,7 +154,7 @@ class Dot:
     #: The case that it opens; empty for none.
     key: str = ""
     #: The ends of a thin line below it, or None.
-    bracket: tuple[float, float] | None = None
+    bracket: Ends | None = None
 
     @property
     def is_best(self) -> bool:
@@ -159,9 +162,7 @@ class Dot:
         return self.look.endswith("best")
 
 
-def dots(
-    axis: Axis, items: Sequence[Dot], description: str, *, band: tuple[float, float] | None = None
-) -> Html:
+def dots(axis: Axis, items: Sequence[Dot], description: str, *, band: Ends | None = None) -> Html:
     """Return a row of dots with intervals on an axis, with labels beside them where there is room,
     and in a list below for narrow rows; ``band`` are the ends of a background.
     """
@@ -214,7 +215,7 @@ def _dot(axis: Axis, item: Dot, ends: tuple[float, float, float], side: str) -> 
     shapes = []
     if item.bracket is not None:
         shapes.append(axis.span(*item.bracket, y + 8, "visible"))
-    if item.low is not None and item.high is not None:
+    if item.interval is not None:
         shapes.append(_line(f"{low}%", f"{high}%", str(y)))
     low, high = min(low, x), max(x, high)
     if axis.holds(item.value):
@@ -234,9 +235,8 @@ def _dot(axis: Axis, item: Dot, ends: tuple[float, float, float], side: str) -> 
 def _ends(axis: Axis, item: Dot) -> tuple[float, float, float]:
     """Return the places of a dot's lower end, the dot and its upper end, in percent."""
     x = axis.at(item.value)
-    if item.low is None or item.high is None:
-        return x, x, x
-    return axis.at(item.low), x, axis.at(item.high)
+    low, high = map(axis.at, item.interval or (item.value, item.value))
+    return low, x, high
 
 
 def _label_sides(
@@ -267,8 +267,7 @@ class Point:
 
     x: float
     y: float
-    low: float | None = None
-    high: float | None = None
+    interval: Ends | None = None
     told: str = ""
     look: str = ""
 
@@ -348,10 +347,8 @@ def lines(
         for point in item.points if across.words else ():
             point_x = x_axis.at(point.x)
             dot = [_circle(point_x, y_place(point.y), 3)]
-            if point.low is not None and point.high is not None:
-                dot.append(
-                    _line(f"{point_x}%", f"{point_x}%", y_place(point.low), y_place(point.high))
-                )
+            if point.interval is not None:
+                dot.append(_line(f"{point_x}%", f"{point_x}%", *map(y_place, point.interval)))
             shapes.append(_group(dot, point.look, point.told))
         shapes.append(_text("100%", f"{end}%", item.label, ' dx="8" dy="4"'))
         groups.append(_group(shapes, item.look))
@@ -462,21 +459,22 @@ def _tiles(
 class Strip:
     """The runs of a case: each with its figure, and the ends of its inferences or None."""
 
-    runs: Sequence[tuple[float, float | None, float | None]]
+    runs: Sequence[tuple[float, Ends | None]]
     label: str
     look: str = ""
 
 
 def strips(items: Sequence[Strip], description: str, unit: str) -> Html:
     """Return the runs of cases on one axis: a line for each run, with a dot at its figure."""
-    axis = axis_of(end for item in items for run in item.runs for end in run if end is not None)
+    figures = [run for item in items for run in item.runs]
+    axis = axis_of(end for figure, ends in figures for end in (figure, *(ends or ())))
     groups, y = [], 12
     for item in items:
         shapes = [_text("0", str(y), item.label)]
-        for figure, low, high in item.runs:
+        for figure, ends in item.runs:
             y += 7
-            if low is not None and high is not None:
-                shapes.append(axis.span(low, high, y))
+            if ends is not None:
+                shapes.append(axis.span(*ends, y))
             shapes.append(_circle(axis.at(figure), str(y), 3))
         groups.append(_group(shapes, item.look))
         y += 20

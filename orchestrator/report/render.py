@@ -283,8 +283,11 @@ def _table(comparison: Comparison, rows: Sequence[ComparedCase]) -> tuple[Table[
             change.append(
                 Dot(
                     value=verdict.ratio - 1,
-                    low=None if verdict.low is None else verdict.low - 1,
-                    high=None if verdict.high is None else verdict.high - 1,
+                    interval=(
+                        None
+                        if verdict.low is None or verdict.high is None
+                        else (verdict.low - 1, verdict.high - 1)
+                    ),
                     bracket=None if detectable is None else (-detectable, detectable),
                     look=f"r-{verdict.outcome} best",
                     told=text,

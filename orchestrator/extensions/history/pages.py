@@ -47,7 +47,7 @@ from orchestrator.records.answers import (
 from orchestrator.records.case import CampaignId
 from orchestrator.records.plan import StoppingRule
 from orchestrator.records.verdict import ParityVerdict, Quality
-from orchestrator.report.drawing import Across, Line, Mark, Point, axis_of, lines, sparkline
+from orchestrator.report.drawing import Across, Ends, Line, Mark, Point, axis_of, lines, sparkline
 from orchestrator.report.render import render_html
 from orchestrator.tables.html import Html, fold, mark, template
 from orchestrator.tables.labels import STATE_CLASSES, moment_text, short_names
@@ -228,14 +228,13 @@ def _chart(row: SiteSeries, nights: Sequence[NightFigure]) -> Html:
     """
     points, ends = [], []
     for night in nights:
-        low, high = (end and end / US_PER_MS for end in (night.low_us, night.high_us))
-        figure = night.median_us / US_PER_MS
-        ends += [figure, low or figure, high or figure]
-        interval = "" if low is None else f" ({low:.4g} to {high:.4g})"
-        text = f"{night.night}: {figure:.4g} ms{interval}, {_quality(row, night)}"
+        interval, figure = _interval(night), night.median_us / US_PER_MS
+        ends += [figure, *(interval or ())]
+        words = " ({:.4g} to {:.4g})".format(*interval) if interval else ""
+        text = f"{night.night}: {figure:.4g} ms{words}, {_quality(row, night)}"
         style = "" if night.is_clean else "suspect"
         points.append(
-            Point(x=night.night.toordinal(), y=figure, low=low, high=high, told=text, look=style)
+            Point(x=night.night.toordinal(), y=figure, interval=interval, told=text, look=style)
         )
     first, last = nights[0].night, nights[-1].night
     marks = [
@@ -301,6 +300,13 @@ def _assets() -> dict[str, str]:
     return {path.rpartition(".")[2]: path for path in shared_files()}
 
 
+def _interval(night: NightFigure) -> Ends | None:
+    """Return the interval of a night's figure in milliseconds."""
+    if night.low_us is None or night.high_us is None:
+        return None
+    return night.low_us / US_PER_MS, night.high_us / US_PER_MS
+
+
 def _quality(row: SiteSeries, night: NightFigure) -> str:
     """Return the quality of a night's figure as a text; faulty outputs go first."""
     faulty = row.outputs_on(night.night)
@@ -318,10 +324,8 @@ def _nights_table(site: Site, row: SiteSeries, nights: Sequence[NightFigure]) ->
     digits = column_decimals([night.median_us / US_PER_MS for night in nights])
 
     def interval(night: NightFigure) -> str:
-        if night.low_us is None or night.high_us is None:
-            return NOTHING
-        low, high = night.low_us / US_PER_MS, night.high_us / US_PER_MS
-        return f"{low:.{digits}f} - {high:.{digits}f}"
+        ends = _interval(night)
+        return " - ".join(f"{end:.{digits}f}" for end in ends) if ends else NOTHING
 
     def reports(night: NightFigure) -> str:
         return mark("reports", [site.by_id[i] for i in night.campaigns if i in site.by_id])
