@@ -117,22 +117,29 @@ def _run_columns(digits: int) -> list[Column[Invocation]]:
     ]
 
 
+def _visible(piece: Piece) -> Piece:
+    if isinstance(piece, str):
+        return visible(piece)
+    name, text, *css_class = piece
+    return name, visible(text), *css_class
+
+
 def _p(*pieces: Piece, css_class: str = "") -> Block:
-    return "p", css_class, pieces
+    return "p", css_class, tuple(map(_visible, pieces))
 
 
 def _badge(word: str, css_class: str = "") -> Piece:
-    return "span", visible(word), f"badge {css_class}".rstrip()
+    return "span", word, f"badge {css_class}".rstrip()
 
 
 def _head(row: ResultRow, digits: int) -> Iterator[Block]:
     virtual = _badge("virtual", "virtual")
-    device: list[Piece] = [("bdi", visible(row.device.label), "name")]
+    device: list[Piece] = [("bdi", row.device.label, "name")]
     device += [" ", virtual] if row.is_virtual else []
-    configuration = ("bdi", visible(row.configuration))
+    configuration = ("bdi", row.configuration)
     yield _p(*device, " \N{MIDDLE DOT} ", configuration, css_class="case-line")
     if row.origin:
-        origin = f" {visible(row.origin).removeprefix('imported ')}."
+        origin = f" {row.origin.removeprefix('imported ')}."
         yield _p(_badge("imported", "v-warning"), origin)
     badges = [
         _badge(f"{column.head} {word}", column.tone(row) if column.tone is not None else "")
@@ -152,8 +159,8 @@ def _figure(row: ResultRow, digits: int) -> Iterator[Block]:
     median = f"{figure_text(row.case, summary.median_us, digits)} {unit}"
     if result.status not in OWN_FIGURE:
         reason = row.delegate_text if result.status is CaseStatus.FELL_BACK else "rejected"
-        no_result = f"No result of {visible(row.case.delegate.value)}: "
-        yield _p(no_result, ("del", median), f" ({visible(reason)}).", css_class="case-figure")
+        no_result = f"No result of {row.case.delegate.value}: "
+        yield _p(no_result, ("del", median), f" ({reason}).", css_class="case-figure")
         return
     interval = ""
     if summary.interval is not None:
@@ -162,20 +169,20 @@ def _figure(row: ResultRow, digits: int) -> Iterator[Block]:
         interval = f" ({low} to {high} {unit} at 95 %)"
     kind = ", a mean" if row.has_mean else ""
     rest = f"{interval}{kind} over {summary.count} of {result.ended} invocations."
-    yield _p(("b", median), visible(rest), css_class="case-figure")
+    yield _p(("b", median), rest, css_class="case-figure")
 
 
 def _objections(row: ResultRow, findings: str) -> Iterator[Block]:
     result = row.result
-    yield from (_p(visible(f"Invocations: {text}.")) for _, text in row.stopped)
-    yield from (_p(visible(note)) for note in result.notes)
+    yield from (_p(f"Invocations: {text}.") for _, text in row.stopped)
+    yield from (_p(note) for note in result.notes)
     if result.reason:
-        yield _p(("code", visible(result.reason_code)), f" {visible(result.reason)}")
+        yield _p(("code", result.reason_code), f" {result.reason}")
     if result.parity is not None and result.parity not in OUTPUT_FINDINGS.values():
         words = f"{PARITY_WORDS[result.parity].capitalize()}: {result.parity_reason}"
-        yield _p(visible(f"{words.removesuffix(': ')}."))
+        yield _p(f"{words.removesuffix(': ')}.")
     if row.next_step:
-        yield _p(("b", "Next:"), f" {visible(row.next_step)}")
+        yield _p(("b", "Next:"), f" {row.next_step}")
     if row.findings:
         yield "h3", "Findings"
         yield "table", findings, ""
@@ -190,11 +197,11 @@ def _delegate(row: ResultRow) -> Iterator[Block]:
         place_of(evidence) or "unknown",
     )
     yield "h3", "Where the operators ran"
-    words = ("code", visible(requested)), ", ran on ", ("code", visible(ran_on)), "."
+    words = ("code", requested), ", ran on ", ("code", ran_on), "."
     yield _p(f"{_nodes(evidence)}Requested ", *words)
     yield from (("pre", "", visible(line)) for line in evidence.lines[:_MOST_LINES])
     items: list[tuple[Piece, ...]] = [
-        (("code", visible(name)), f" {visible(reason)}")
+        (_visible(("code", name)), _visible(f" {reason}"))
         for name, reason in evidence.cpu_operators[:_MOST_OPERATORS]
     ]
     more = len(evidence.cpu_operators) - _MOST_OPERATORS
@@ -271,5 +278,5 @@ def _identity(row: ResultRow) -> Block:
         ("build", build),
         ("serial", row.device.serial),
     )
-    text = " \N{MIDDLE DOT} ".join(f"{name} {visible(value)}" for name, value in identities)
+    text = " \N{MIDDLE DOT} ".join(f"{name} {value}" for name, value in identities)
     return _p(text, css_class="identity")
