@@ -4,8 +4,9 @@ was measured stays."""
 from __future__ import annotations
 
 import re
+import signal
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -38,6 +39,16 @@ if TYPE_CHECKING:
     from tests.samples.postgresql import Cluster
 
 NIGHT = "night"
+
+
+@pytest.fixture(autouse=True)
+def signals() -> Iterator[None]:
+    """A command that has measured ignores further stops, and ends then; these tests go on."""
+    stops = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.getsignal(number) for number in stops}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.fixture
