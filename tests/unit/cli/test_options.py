@@ -170,5 +170,4 @@ def test_help_names_an_argument_alike_in_its_usage_and_its_list(cli: Cli) -> Non
     # All of them is what this command does by default.
     help_text = cli("results reparse -h").ok().stdout
     assert help_text.startswith("Usage: benchfarm results reparse [OPTIONS] [CAMPAIGNS...]\n")
-    assert "(default: all campaigns)" in help_text
-    assert "the newest campaign" not in help_text
+    assert "(default: all campaigns)" in " ".join(help_text.split())
