@@ -117,17 +117,19 @@ class RunSplitter:
 
     def take_row(self, raw: str) -> bool:
         """Take a line of a text if it can be nothing but a row of the open run's operator table."""
+        if self._command is not None or self._nslog_texts:
+            return False
         run = self._open.get(None)
-        return run is not None and not self._waits and run.take_row(raw)
-
-    @property
-    def _waits(self) -> bool:
-        return self._command is not None or bool(self._nslog_texts)
+        return run is not None and run.take_row(raw)
 
     @property
     def is_idle(self) -> bool:
         """Whether no line's meaning depends on the line before it."""
-        return not (self._waits or any(run.takes_any_line for run in self._open.values()))
+        return not (
+            self._command is not None
+            or self._nslog_texts
+            or any(run.takes_any_line for run in self._open.values())
+        )
 
     def release(self, held: int) -> list[Transcript]:
         """Return the oldest runs, all but ``held`` of them, and forget them: a later line opens a
