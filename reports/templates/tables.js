@@ -7,8 +7,9 @@
   var chosen = { model: "", device: "" };
 
   function isNothing(word) { return !word || word === "---"; }
-  /* A cell's words, without what is said of the whole row. */
+  /* A cell's words; a row's head without what is said of the whole row. */
   function text(cell) {
+    if (cell.tagName === "TD") { return cell.textContent.trim(); }
     return Array.from(cell.childNodes, function (node) {
       return node.matches && node.matches(".virtual, .apart") ? "" : node.textContent;
     }).join("").trim();
@@ -137,6 +138,7 @@
   Table.prototype.makeLong = function () {
     var self = this, widths = make("colgroup"), sum = 0, isPending = false;
     this.element.classList.add("long");
+    this.body.replaceChildren();
     this.element.setAttribute("aria-rowcount", this.rows.length + 1);
     this.rows.forEach(function (row, place) { row.setAttribute("aria-rowindex", place + 2); });
     this.columns.forEach(function (column) {
