@@ -132,18 +132,11 @@ class _Run:
         """Start the run and wait for its end, however often the link is lost meanwhile."""
         # By the token the run starts once, however often the script is sent.
         token = secrets.token_hex(8)
-        arguments = (
-            self.phone.runs_folder,
-            self.folder,
-            token,
-            command,
-            text("run"),
-            text("sampler"),
-        )
-        start = {"start": call("start", *arguments)}
+        folders = self.phone.runs_folder, self.folder
+        start = {"start": call("start", *folders, token, command, text("run"), text("sampler"))}
+        rule = until(_SHORTEST_AWAY_S, self.give_up)
         while self.state in _AWAITED:
             poll, polled = partial(self._poll, start), Deadline(0.0, self.phone.clock)
-            rule = until(_SHORTEST_AWAY_S, self.give_up)
             try:
                 match, answer = self.phone.retry(
                     poll, rule, cancelled=self.cancelled, on_away=self._leave

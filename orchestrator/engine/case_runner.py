@@ -41,7 +41,7 @@ from orchestrator.errors import (
     LinkLostError,
 )
 from orchestrator.passes import is_reference_run, pass_of
-from orchestrator.ports import Device, Fitness, ParityBasis
+from orchestrator.ports import Device, Fitness
 from orchestrator.records.campaign import Invocation
 from orchestrator.records.case import FIGURE_PASS, CaseKey, RunKey
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
@@ -371,16 +371,15 @@ class CaseRunner:
         tool = self._context.tools[case.tool]
         basis = parity_basis(invocation, self._context) if pass_spec.compares_outputs else None
         self._check_cancelled()
-        # The reference check needs the whole wait: a phone still hot would be set aside.
-        is_timed = at_rest and not is_reference_run(invocation)
-        misfit = basis if isinstance(basis, Ending) else None
-        if (ending := ending_without_run(Situation(misfit=misfit))) is not None:
-            return self._not_run(invocation, ending, started_at=started_at)
+        if isinstance(basis, Ending):
+            return self._records.not_run(invocation, basis, started_at=started_at)
         request = self._placer.request(
-            replace(invocation, case=case), basis.inputs if isinstance(basis, ParityBasis) else ()
+            replace(invocation, case=case), basis.inputs if basis is not None else ()
         )
         # Without a rest only the device state is read.
         limits = self._context.campaign.terms.limits if at_rest else _NO_LIMITS
+        # The reference check needs the whole wait: a phone still hot would be set aside.
+        is_timed = at_rest and not is_reference_run(invocation)
         if is_timed:
             limits = replace(limits, wait=min(limits.wait, self._experience.remaining_s))
         fitness = self.wait_until_fit(limits, recent=self._recent_state())
@@ -398,7 +397,7 @@ class CaseRunner:
         request = replace(request, away_s=self._experience.remaining_s)
         raw = self._context.runner_of(pass_spec.name)(tool, self._device, request)
         self._check_cancelled()
-        if isinstance(basis, ParityBasis):
+        if basis is not None:
             raw = with_basis(raw, basis, self._facts)
         after = self._state_after(before)
         self._last_state = (self._context.clock.monotonic_s(), after)

@@ -107,8 +107,6 @@ class Situation:
 
     #: Why another thread count has its figure; empty where none has.
     unused: str = ""
-    #: The ending of an invocation that its pass can't run.
-    misfit: Ending | None = None
     #: Of the device after the wait for it; None before.
     fitness: Fitness | None = None
     #: The seconds that it takes with its partner in a pair; that stay for the reference workload;
@@ -128,8 +126,6 @@ def ending_without_run(situation: Situation) -> Ending | None:
     fitness = situation.fitness
     if situation.unused:
         return skipped(THREADS_UNUSED, situation.unused)
-    if situation.misfit is not None:
-        return situation.misfit
     if fitness is not None and fitness.reason:
         reason = f"not fit after {format_duration(fitness.waited_s)}: {fitness.reason}"
         code = fitness.code or "unfit"

@@ -6,7 +6,6 @@ from dataclasses import fields
 
 import pytest
 
-from orchestrator.analysis.outcome import skipped
 from orchestrator.engine.decisions import (
     Response,
     Situation,
@@ -31,7 +30,6 @@ from orchestrator.records.run import Outcome
 #: Each fact that speaks against a run, the strongest first, and the code that it gives the run.
 AGAINST = {
     "unused": ("all operators ran on the gpu", "threads-unused"),
-    "misfit": (skipped("parity-own-inputs", "a flag sets them"), "parity-own-inputs"),
     "fitness": (Fitness(reason="too hot", code="battery-hot"), "battery-hot"),
     "needed_s": (61.0, "out-of-time"),
     "failure": ("timed-out: late", "failed-before"),
