@@ -118,11 +118,11 @@ class EnergyMeter:
             return raw.with_data(ENERGY_FILE, _MISSING + why.encode())
         longer = self._with_length(tool, device, request, meters)
         span_s = longer.timeout_s - request.timeout_s + _SLACK_S + longer.case.warmup_min_secs
-        off = (
-            self._power.off(device, after_s=_BEGIN_S, lasts_s=span_s)
-            if is_charged
-            else contextlib.nullcontext()
-        )
+        off: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
+        if is_charged:
+            off = self._power.off(device, after_s=_BEGIN_S, lasts_s=span_s)
+            # Its link ends on purpose, also where the campaign's time is over meanwhile.
+            longer = replace(longer, away_s=math.inf)
         with off:
             raw = self._run_between(tool, device, longer, meters)
         figure = run_energy(tool, tool.parse(raw, request.case), raw, request.case)

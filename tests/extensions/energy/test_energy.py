@@ -2,30 +2,41 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import re
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from orchestrator.analysis.effect import mean_of, ratio_of
+from orchestrator.devices.host import HostDevice
 from orchestrator.extensions.energy.figure import (
     BatterySample,
     EnergyGrade,
     Inferences,
     Marks,
+    MeterBook,
     NoEnergyError,
+    PowerMeters,
+    PowerSource,
     battery_energy,
     detect_gauge,
     rail_part,
     rails_energy,
 )
+from orchestrator.extensions.energy.measuring import EnergyMeter
+from orchestrator.ports import Device, InvocationRequest
+from orchestrator.programs.native import NativeTool
 from orchestrator.records.case import Pass, RunId
-from orchestrator.records.run import RunRecord
+from orchestrator.records.device import DeviceState
+from orchestrator.records.run import RawOutput, RunRecord
 from tests.samples.command import Cli
 from tests.samples.sample_lab import PIXEL_3, case, lab_of, series, stored
 from tests.samples.sample_lab import run as run_of
+from tests.samples.tools import raw_of, request_of
 
 #: A program of 34 s whose last 33 s are 3300 inferences of 10 ms, between rests of 30 s.
 MARKS = Marks(rest_s=100.0, work_s=130.0, end_s=164.0, over_s=194.0)
@@ -281,3 +292,47 @@ def test_what_the_fastest_number_of_threads_costs_more_than_noise_is_advised(
             r"1 thread would take 1\.80 times .* as long; 4 threads cost \S+ % more energy an inference",
             lines["energy-of-threads"],
         )
+
+
+class Charged(HostDevice):
+    """A device that is charged."""
+
+    def state(self) -> DeviceState:
+        return DeviceState(at=datetime(2026, 1, 1, tzinfo=UTC), plugged="usb")
+
+
+class Hub:
+    """A hub whose port is off for the times in ``spans_s``."""
+
+    def __init__(self) -> None:
+        self.spans_s: list[float] = []
+
+    def can_switch(self, device: Device) -> bool:
+        return True
+
+    def off(
+        self, device: Device, *, after_s: float, lasts_s: float
+    ) -> contextlib.AbstractContextManager[None]:
+        self.spans_s.append(after_s + lasts_s)
+        return contextlib.nullcontext()
+
+
+class Started(NativeTool):
+    """A program that is started only."""
+
+    def run(self, device: Device, request: InvocationRequest) -> RawOutput:
+        self.request = request
+        return raw_of()
+
+
+def test_a_phone_whose_port_is_off_is_awaited_also_past_the_end_of_the_campaign(
+    tmp_path: Path,
+) -> None:
+    device, hub, tool, book = Charged(tmp_path), Hub(), Started(), MeterBook(tmp_path)
+    meters = PowerMeters(
+        serial=device.serial, fingerprint="", is_virtual=False, source=PowerSource.BATTERY, is_sampled=True
+    )  # fmt: skip
+    book.save(meters)
+    request = request_of(case(serial=device.serial), away_s=100.0)
+    EnergyMeter(lambda device, change, command: None, book, hub).run(tool, device, request)
+    assert [tool.request.away_s >= span_s for span_s in hub.spans_s] == [True]
