@@ -217,18 +217,18 @@ class LadderConditioner:
         """
 
         def wait(error: DeviceError, deadline: Deadline) -> None:
-            has_hung = isinstance(error, DeviceTimeoutError)
-            device.wait_until_ready(timeout_s=_HUNG_S if has_hung else _AWAY_S)
+            device.wait_until_ready(
+                timeout_s=_HUNG_S if isinstance(error, DeviceTimeoutError) else _AWAY_S
+            )
 
         try:
             restored = RESTORING.run(
                 lambda: self._restore(device, on_note, take=take), between=wait, clock=self._clock
             )
-        except DeviceBusyError:
+        except DeviceError as error:
             # On a phone that somebody else holds no run of ours is left.
-            raise
-        except DeviceError:
-            self._unreleased.add(device.serial)
+            if not isinstance(error, DeviceBusyError):
+                self._unreleased.add(device.serial)
             raise
         self._unreleased.discard(device.serial)
         return restored

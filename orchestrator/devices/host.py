@@ -7,7 +7,6 @@ import math
 import shutil
 import subprocess
 import threading
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
@@ -199,7 +198,6 @@ class HostDevice(AloneDevice):
         """
         folder = Path(self.run_folder(run_id))
         deadline = Deadline(timeout_s)
-        begun_s = time.monotonic()
         try:
             make_private(folder.parent)
             folder.mkdir()
@@ -224,7 +222,7 @@ class HostDevice(AloneDevice):
             try:
                 (folder / _LEADER_FILE).write_text(f"{process.pid} {started_at(process.pid)}")
                 exit_code = self._wait(process, folder / "rc", deadline, cancelled)
-                duration_s = time.monotonic() - begun_s
+                duration_s = deadline.elapsed_s
             finally:
                 # Also the command's background processes: nothing may keep using the cores.
                 kill_group(process.pid)

@@ -468,9 +468,8 @@ class DetachedRuns(PhoneLink):
 
     def _processes(self, table: str) -> list[PhoneProcess]:
         processes = parse_processes(table)
-        if (
-            not processes
-        ):  # not even ps itself: reading it as "nothing runs" would leave runs behind
+        # Not even ps itself: reading it as "nothing runs" would leave runs behind.
+        if not processes:
             raise DeviceCommandError(
                 f"the phone's ps can't be read: {table[:200]!r}", serial=self.serial
             )

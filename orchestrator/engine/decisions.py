@@ -190,9 +190,8 @@ class Experience:
 
     def situation(self, item: Invocation, *partner: Invocation) -> Situation:
         """Return an invocation's present situation; ``partner`` is the other half of its pair."""
-        estimates = [
-            estimate(each, self._campaign.terms, self._durations_s) for each in (item, *partner)
-        ]
+        terms = self._campaign.terms
+        estimates = (estimate(each, terms, self._durations_s) for each in (item, *partner))
         return Situation(
             unused=self._unused(item),
             needed_s=sum(each.needed_s() for each in estimates),

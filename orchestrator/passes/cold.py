@@ -77,11 +77,7 @@ def _start_flags(request: InvocationRequest) -> Mapping[str, str]:
     return {**flags, **cached(request.cache_folder, request.case.model_sha256[:16])}
 
 
-def run_start(
-    tool: Tool,
-    device: Device,
-    request: InvocationRequest,
-) -> RawOutput:
+def run_start(tool: Tool, device: Device, request: InvocationRequest) -> RawOutput:
     """Run a program with its caches prepared for the stage; the last stage removes them.
 
     Raises DeviceError kinds, DeviceCommandError when the folder can't be made or emptied.

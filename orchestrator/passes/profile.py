@@ -64,11 +64,7 @@ def _layers(path: Path, changed_ns: int) -> tuple[tuple[str, str], ...]:
     return inspect_model(path).layers
 
 
-def _run_with_layers(
-    tool: Tool,
-    device: Device,
-    request: InvocationRequest,
-) -> RawOutput:
+def _run_with_layers(tool: Tool, device: Device, request: InvocationRequest) -> RawOutput:
     """Run a program, and keep the names of the model's layers with its output."""
     raw = tool.run(device, request)
     path = request.model_file

@@ -67,12 +67,7 @@ class LitertTool:
             self._pilots_us[key] = self.parse(raw, request.case).inference_mean_us
         return self._run_counted(device, request, counts_for(request.case, self._pilots_us[key]))
 
-    def _run_counted(
-        self,
-        device: Device,
-        request: InvocationRequest,
-        counts: Counts,
-    ) -> RawOutput:
+    def _run_counted(self, device: Device, request: InvocationRequest, counts: Counts) -> RawOutput:
         command = litert_command(request, counts, folder=device.run_folder(request.run_id))
         return run_and_collect(device, request, command, files=(RESULT_FILE,))
 

@@ -47,11 +47,7 @@ _NOT_ON_GPU: Final = "not-on-gpu"
 _PREFIX: Final = "load "
 
 
-def run_loaded(
-    tool: Tool,
-    device: Device,
-    request: InvocationRequest,
-) -> RawOutput:
+def run_loaded(tool: Tool, device: Device, request: InvocationRequest) -> RawOutput:
     """Run one invocation beside its load.
 
     Raises DeviceError kinds.

@@ -81,12 +81,7 @@ class EnergyMeter:
         #: Length of a repetition of a case whose process works in turns.
         self._repetition_s: dict[CaseKey, float] = {}
 
-    def run(
-        self,
-        tool: Tool,
-        device: Device,
-        request: InvocationRequest,
-    ) -> RawOutput:
+    def run(self, tool: Tool, device: Device, request: InvocationRequest) -> RawOutput:
         """Run one invocation between two rests.
 
         Raises DeviceError kinds for the run itself only.

@@ -213,11 +213,7 @@ class IPhoneDevice(AloneDevice):
         None.
         """
         app, stop = shlex.split(command)[0], cancelled or threading.Event()
-        deadline, begun_at, begun_s = (
-            Deadline(timeout_s, self.clock),
-            self.clock.now(),
-            self.clock.monotonic_s(),
-        )
+        deadline, begun_at = Deadline(timeout_s, self.clock), self.clock.now()
         self._check_installed(app)
         results = [name for name in files if f"{self.run_folder(run_id)}.{name}" in command]
         self._clear(app, [f"{self.run_folder(run_id)}.{name}" for name in results])
@@ -242,7 +238,7 @@ class IPhoneDevice(AloneDevice):
             stdout=self._pull(app, LOG) or b"",
             stderr=b"",
             timed_out=timed_out,
-            duration_s=self.clock.monotonic_s() - begun_s,
+            duration_s=deadline.elapsed_s,
             files={name: data for name, data in outputs.items() if data is not None},
         )
 

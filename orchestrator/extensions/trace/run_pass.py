@@ -48,12 +48,7 @@ class TracedRuns:
         #: there.
         self._unrestored: dict[Serial, str] = {}
 
-    def run(
-        self,
-        tool: Tool,
-        device: Device,
-        request: InvocationRequest,
-    ) -> RawOutput:
+    def run(self, tool: Tool, device: Device, request: InvocationRequest) -> RawOutput:
         """Run one invocation, traced; raises DeviceError kinds."""
         if not has_perfetto(device):
             raise DeviceCommandError(
