@@ -204,26 +204,23 @@ class PhoneLink:
         ``on_away`` gets the seconds that an offline phone is awaited for, unless it is back at
         once. Raises InterruptedByUserError when cancelled meanwhile.
         """
+        give_up: Deadline | None = None
 
         def pause(error: DeviceError, deadline: Deadline) -> None:
+            nonlocal give_up
+            give_up = deadline
             # A hung phone was waited for already; a link may break again and again.
             if isinstance(error, DeviceTimeoutError) or deadline.elapsed_s >= rule.step_s:
                 on_away(deadline.remaining_s)
             if self.clock.wait(_RETRY_PAUSE_S, cancelled):
                 raise InterruptedByUserError
 
-        def reconnect(error: DeviceError, deadline: Deadline) -> None:
-            pause(error, deadline)
-            rule.run(
-                lambda: self.reconnect(
-                    Deadline(min(rule.step_s, deadline.remaining_s), self.clock)
-                ),
-                between=pause,
-                clock=self.clock,
-                deadline=deadline,
-            )
+        def attempt() -> _T:
+            if give_up is not None:
+                self.reconnect(Deadline(min(rule.step_s, give_up.remaining_s), self.clock))
+            return operation()
 
-        return rule.run(operation, between=reconnect, clock=self.clock)
+        return rule.run(attempt, between=pause, clock=self.clock)
 
     def reconnect(self, deadline: Deadline) -> None:
         """Reconnect the phone, by a new connection if its last command wasn't answered: the server

@@ -56,14 +56,13 @@ class Retry:
         *,
         clock: Clock,
         between: Callable[[DeviceError, Deadline], None] = lambda error, deadline: None,
-        deadline: Deadline | None = None,
     ) -> _T:
         """Run an operation that may be repeated.
 
         ``between`` gets the error and the deadline for further tries; what it raises isn't retried.
-        ``deadline``: that of the operation of which this one is a part.
         """
         failures = 0
+        deadline: Deadline | None = None
         while True:
             try:
                 return operation()
