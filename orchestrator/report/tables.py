@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import replace
 from typing import Final
 
 from orchestrator.analysis.case_result import CaseStatus
@@ -20,7 +20,14 @@ from orchestrator.report.data import ReportData
 from orchestrator.report.winners import fastest_table
 from orchestrator.tables.devices import origin_of
 from orchestrator.tables.escapes import display_width, visible, wrap
-from orchestrator.tables.labels import PARITY_WORDS, ShortNames, configuration_order, figure_text
+from orchestrator.tables.labels import (
+    PARITY_WORDS,
+    ShortNames,
+    configuration_order,
+    figure_text,
+    figure_unit,
+    figure_value,
+)
 from orchestrator.tables.operators import slowest_table
 from orchestrator.tables.renderers import WIDTH, Line, laid_out
 from orchestrator.tables.results import (
@@ -32,31 +39,48 @@ from orchestrator.tables.results import (
     row_style,
 )
 from orchestrator.tables.rows import BestMark, DeviceRow, ResultRow, SkipRow
-from orchestrator.tables.table import DATA, LINES, MS, PAGE, PEOPLE, Column, Kind, Table
-from orchestrator.units import counted, tokens_per_s
+from orchestrator.tables.table import DATA, LINES, PAGE, PEOPLE, Column, Kind, Table
+from orchestrator.units import counted
+
+
+@frozen
+class MatrixCell:
+    """What a model's line shows under a configuration."""
+
+    #: In microseconds, and as people read it; None for a case without a figure.
+    latency_us: float | None = None
+    figure: float | None = None
+    #: The figure without its unit, or why there is none.
+    text: str
+    #: Of the figure; empty where there is none.
+    unit: str = ""
+    notes: str = ""
+    #: None for a published figure and a skipped combination.
+    row: ResultRow | None = None
+
+    def words(self, *, has_unit: bool) -> str:
+        """Return the text for people, on request with the unit."""
+        notes = f"({self.notes})" * bool(self.notes)
+        return " ".join(filter(None, (self.text, self.unit * has_unit, notes)))
 
 
 @frozen
 class MatrixLine:
-    """A model on a device: figures by configuration, measured here or published by others."""
+    """A model on a device: cells by configuration, measured here or published by others."""
 
     model: str
     device: DeviceRow
     #: The lab that measured it; empty for this lab.
     source: str = ""
-    #: In microseconds.
-    figures: Mapping[str, float]
-    #: The text that people read in place of a figure.
-    words: Mapping[str, str]
-    rows: Mapping[str, ResultRow] = field(default_factory=dict)
+    cells: Mapping[str, MatrixCell]
 
     @property
     def remarks(self) -> str:
         """The reasons for figures that aren't clean or are missing, for exports."""
         remarks = (
             (label, row.why_not_clean if row.own_summary is None else figure_notes(row))
-            for label, row in self.rows.items()
-            if not row.is_unused_thread_count
+            for label, cell in self.cells.items()
+            if (row := cell.row) is not None and not row.is_unused_thread_count
         )
         return "; ".join(f"{label}: {remark}" for label, remark in remarks if remark)
 
@@ -78,29 +102,22 @@ def lines_of(
     skips = grouped(skipped, lambda skip: (skip.skipped.model_name, skip.device.serial))
     lines = []
     for members in grouped(rows, lambda row: row.place).values():
-        cells = {names.of(row.configuration): row for row in members}
         # A skipped combination is shown where another device has a column for it. What only a pass
         # lacks isn't: other passes may measure the case, and its flags aren't known.
-        words = {
-            names.of(label): f"skipped: {skip.skipped.reason_code}"
+        skipped_cells = {
+            names.of(label): MatrixCell(text=f"skipped: {skip.skipped.reason_code}")
             for skip in skips.get((members[0].case.model_name, members[0].case.serial), [])
             for label in configurations
-            if skip.skipped.reason_code != NOT_IN_TOOL and names.of(label) not in cells
+            if skip.skipped.reason_code != NOT_IN_TOOL
             if f"{label}, ".startswith(f"{skip.configuration}, ")
         }
-        words |= {label: word for label, row in cells.items() if (word := _cell_text(row, digits))}
+        cells = {names.of(row.configuration): _cell(row, digits) for row in members}
         lines.append(
             MatrixLine(
                 model=_model(members),
                 device=members[0].device,
                 source="; ".join(dict.fromkeys(row.origin for row in members if row.origin)),
-                figures={
-                    label: row.median_us
-                    for label, row in cells.items()
-                    if row.median_us is not None
-                },
-                words=words,
-                rows=cells,
+                cells=skipped_cells | cells,
             )
         )
     return lines
@@ -119,24 +136,23 @@ def matrix_table(
 ) -> Table[MatrixLine]:
     """Return the table of these lines with a column for each configuration."""
 
-    def column(label: str) -> Iterator[Column[MatrixLine]]:
-        median = Column[MatrixLine](
+    def columns(label: str) -> Iterator[Column[MatrixLine]]:
+        units = {cell.unit for line in lines if (cell := line.cells.get(label)) and cell.unit}
+        is_mixed = len(units) > 1
+        cells = Column[MatrixCell](
             f"{label}, median_us",
             label,
-            lambda line: line.figures.get(label),
-            **MS,
+            lambda cell: cell.figure,
+            Kind.NUMBER,
+            "" if is_mixed else next(iter(units), "ms"),
             digits=digits,
-            shown=lambda line: line.words.get(label),
-            tone=lambda line: row_style(row) if (row := line.rows.get(label)) is not None else "",
-            case=lambda line: row.key if (row := line.rows.get(label)) is not None else "",
+            forms=PEOPLE,
+            shown=lambda cell: cell.words(has_unit=is_mixed),
+            tone=lambda cell: row_style(cell.row) if cell.row is not None else "",
+            case=lambda cell: cell.row.key if cell.row is not None else "",
         )
-        rows = [row for line in lines if (row := line.rows.get(label)) is not None]
-        if not any(row.case.is_per_token for row in rows):
-            yield median
-            return
-        yield replace(median, forms=DATA)
-        speed = replace(median, unit="tokens/s", scale=1.0, forms=PEOPLE)
-        yield replace(speed, value=lambda line: tokens_per_s(line.figures.get(label)))
+        for column in (cells, replace(cells, value=lambda cell: cell.latency_us, forms=DATA)):
+            yield column.of(lambda line: line.cells.get(label))
 
     return Table(
         name=name,
@@ -147,7 +163,7 @@ def matrix_table(
             Column("device", "phone", lambda line: line.device.title, forms=LINES | DATA),
             Column("serial", "serial", lambda line: line.device.serial, forms=DATA),
             Column("is_virtual", "", lambda line: line.device.is_virtual, Kind.FLAG, forms=DATA),
-            *(item for label in labels for item in column(label)),
+            *(item for label in labels for item in columns(label)),
             Column("remarks", "", lambda line: line.remarks, forms=DATA),
         ],
         rows=lines,
@@ -155,16 +171,19 @@ def matrix_table(
     )
 
 
-def _cell_text(row: ResultRow, digits: int) -> str:
-    """Return the text of a case's cell, empty where a figure in milliseconds is enough."""
-    if row.is_unused_thread_count:
-        return "same: uses no threads"
-    if row.own_summary is None:
-        return row.why_not_clean
-    notes = figure_notes(row)
-    if not notes and not row.case.is_per_token:
-        return ""
-    return f"{figure_text(row.case, row.median_us, digits)}{f' ({notes})' if notes else ''}"
+def _cell(row: ResultRow, digits: int) -> MatrixCell:
+    """Return a case's cell; milliseconds have these decimals."""
+    if row.median_us is None:
+        text = "same: uses no threads" if row.is_unused_thread_count else row.why_not_clean
+        return MatrixCell(text=text, row=row)
+    return MatrixCell(
+        latency_us=row.median_us,
+        figure=figure_value(row.case, row.median_us),
+        text=figure_text(row.case, row.median_us, digits),
+        unit=figure_unit(row.case),
+        notes=figure_notes(row),
+        row=row,
+    )
 
 
 #: The greatest number of listed cases; of more, the fastest of each model on each phone.

@@ -28,7 +28,7 @@ from orchestrator.units import US_PER_MS, US_PER_S, split
 if TYPE_CHECKING:
     from orchestrator.plugins import Workspace
     from orchestrator.records.campaign import Campaign
-    from orchestrator.report.tables import MatrixLine
+    from orchestrator.report.tables import MatrixCell, MatrixLine
     from orchestrator.tables.rows import ResultRow
 
 #: Named wherever the figures are shown.
@@ -45,8 +45,9 @@ class PublishedFigure:
     configuration: str
     #: The time of one token for a language model.
     latency_us: float
-    #: The published digits: milliseconds, or with the unit of a speed.
+    #: The published digits, with their unit.
     text: str
+    unit: str = "ms"
     #: The name of its table, with date and notes.
     source: str
     #: The file that `benchfarm model fetch` gets; empty where nothing is fetched.
@@ -92,7 +93,8 @@ def load_language_models() -> tuple[PublishedFigure, ...]:
             device=row["device"],
             configuration=row["backend"].lower(),
             latency_us=US_PER_S / float(row[f"{phase}_tok_s"]),
-            text=f"{row[f'{phase}_tok_s']} tokens/s",
+            text=row[f"{phase}_tok_s"],
+            unit="tokens/s",
             source=", ".join(filter(None, (row["source"], row["date"], row["note"]))),
         )
         for row in _rows("litert_lm_published.csv")
@@ -276,6 +278,7 @@ def _tables(
     from orchestrator.app.stored import report_data
     from orchestrator.report.tables import labels_of, lines_of, matrix_table
     from orchestrator.report.winners import fastest_notes, fastest_table
+    from orchestrator.tables.labels import short_names
     from orchestrator.tables.results import figures_decimals
 
     data = report_data(workspace, chosen, has_logs=False)
@@ -306,7 +309,7 @@ def _tables(
         if row.result.status is not CaseStatus.UNTIMED and is_selected(row)
     ]
     published = [figure for figure in figures if request.has([figure.model], (figure.device,))]
-    names = data.names
+    names = short_names((row.configuration, row.case) for row in rows)
     labels = [*labels_of(rows, names), *(figure.configuration for figure in published)]
     matrix = matrix_table(
         "matrix",
@@ -332,7 +335,7 @@ def _tables(
 
 
 def _published_lines(figures: Iterable[PublishedFigure]) -> list[MatrixLine]:
-    from orchestrator.report.tables import MatrixLine
+    from orchestrator.report.tables import MatrixCell, MatrixLine
     from orchestrator.tables.rows import DeviceRow
 
     lines = grouped(figures, lambda figure: (figure.model, figure.device, figure.source))
@@ -341,10 +344,17 @@ def _published_lines(figures: Iterable[PublishedFigure]) -> list[MatrixLine]:
             model=model,
             device=DeviceRow(serial="", label=device, is_virtual=False, facts=None),
             source=source,
-            figures={figure.configuration: figure.latency_us for figure in cells},
-            words={figure.configuration: figure.text for figure in cells},
+            cells={
+                figure.configuration: MatrixCell(
+                    latency_us=figure.latency_us,
+                    figure=float(figure.text),
+                    text=figure.text,
+                    unit=figure.unit,
+                )
+                for figure in members
+            },
         )
-        for (model, device, source), cells in lines.items()
+        for (model, device, source), members in lines.items()
     ]
 
 

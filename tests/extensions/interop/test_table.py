@@ -66,11 +66,19 @@ def test_language_models_have_each_speed_of_the_shipped_file(tmp_path):
     path = data_folder("reports") / "published" / "litert_lm_published.csv"
     rows = list(csv.DictReader(path.open(encoding="utf-8")))
     printed = [row[key] for row in rows for key in ("prefill_tok_s", "decode_tok_s") if row[key]]
-    text = table(tmp_path, "--source", "language-models")
-    shown = re.findall(r"([\d.]+) tokens/s", text)
+    text = table(tmp_path, "--source", "language-models", "--format", "markdown")
+    heads, _, *lines = ([cell.strip() for cell in line.split("|")] for line in text.splitlines())
+    places = [place for place, head in enumerate(heads) if head.endswith(" tokens/s")]
+    shown = [line[place] for line in lines for place in places if line[place] != "---"]
     assert sorted(shown) == sorted(printed)
     assert len(printed) == 79
-    (throttled,) = [line for line in text.splitlines() if " 3.343 tokens/s" in line]
+    # Where a column has times too, each figure has its unit.
+    both = table(tmp_path, "--source", "published,language-models")
+    assert "gpu tokens/s" not in both
+    assert re.search(r"^Mobilenet_1.0_224\(float\) +Pixel 3 .* 6\.45 ms ", both, re.MULTILINE)
+    assert " 2369.0 tokens/s " in both
+    text = table(tmp_path, "--source", "language-models")
+    (throttled,) = [line for line in text.splitlines() if " 3.343 " in line]
     assert throttled.startswith("Qwen3-0.6B mixed int4, decode 256 after 1024, context 1280")
     assert "measurements-lm.jsonl" in throttled
     assert "throttled" in throttled

@@ -8,8 +8,9 @@ from orchestrator.records.failures import FAILURES
 from orchestrator.records.run import DelegateEvidence, DelegateTruth
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.render import matrix_tables
-from orchestrator.tables.labels import configuration_labels, truth_words, unique_labels
-from orchestrator.tables.table import Form, column_decimals
+from orchestrator.report.tables import lines_of, matrix_table
+from orchestrator.tables.labels import ShortNames, configuration_labels, truth_words, unique_labels
+from orchestrator.tables.table import NOTHING, Form, column_decimals
 from tests.samples.sample_lab import PIXEL_3, PIXEL_4, case, lab_of, series
 
 
@@ -84,7 +85,7 @@ def test_rebuilt_library_has_a_column_of_its_own_in_the_matrix():
     data = build_report_data(lab_of([*series(before, 9_000), *series(after, 7_000)]).inputs())
     (table,) = matrix_tables(data)
     (line,) = table.listed
-    shown = [row.median_us for row in line.rows.values()]
+    shown = [cell.latency_us for cell in line.cells.values()]
     assert sorted(shown) == pytest.approx([7_000, 9_000], rel=0.05)
 
 
@@ -96,10 +97,10 @@ def test_a_pass_that_a_case_lacks_takes_the_place_of_no_figure_in_the_matrix():
     data = build_report_data(lab_of(runs, skipped=(without,)).inputs())
     (table,) = matrix_tables(data)
     (line,) = (line for line in table.listed if line.device.serial == own.serial)
-    figure, other = (column for column in table.columns if column.name.endswith("median_us"))
-    assert (figure.value(line), figure.shown(line)) == (pytest.approx(9_000, rel=0.05), None)
+    _, figure, other = table.of(Form.HTML)
+    assert figure.figures([line]) == [pytest.approx(9, rel=0.05)]
     # Nor does it where another phone has other flags.
-    assert (other.value(line), other.shown(line)) == (None, None)
+    assert other.cells([line]) == [NOTHING]
 
 
 def test_a_pass_that_a_case_lacks_is_not_told_of_another_flag_set_in_the_matrix():
@@ -110,8 +111,8 @@ def test_a_pass_that_a_case_lacks_is_not_told_of_another_flag_set_in_the_matrix(
     data = build_report_data(lab_of(runs, skipped=(without,)).inputs())
     (table,) = matrix_tables(data)
     (line,) = (line for line in table.listed if line.device.serial == own.serial)
-    (other,) = (column for column in table.columns if "a=1" in column.name)
-    assert (other.value(line), other.shown(line)) == (None, None)
+    (other,) = (column for column in table.of(Form.HTML) if "a=1" in column.name)
+    assert other.cells([line]) == [NOTHING]
 
 
 def test_the_matrix_of_a_language_model_has_its_speeds_under_their_unit():
@@ -124,3 +125,16 @@ def test_the_matrix_of_a_language_model_has_its_speeds_under_their_unit():
     # Programs get the time of a token, as of all cases.
     (exported,) = (column for column in table.of(Form.CSV) if column.name.endswith("median_us"))
     assert exported.data(table.listed[0]) == pytest.approx(40_000, rel=0.01)
+
+
+def test_a_column_of_speeds_and_times_has_the_unit_of_each_in_its_cell():
+    decode = case(tool=ToolName.LITERT_LM, flags=(("figure", "decode"),))
+    data = build_report_data(lab_of([*series(decode, 40_000), *series(case(), 9_000)]).inputs())
+    names = ShortNames({row.configuration: "cpu" for row in data.results}, common="")
+    lines = [line for row in data.results for line in lines_of([row], (), names)]
+    _, shared = matrix_table("matrix", "Figures", lines, ["cpu"], 2).of(Form.HTML)
+    assert shared.title == "cpu"
+    assert sorted(shared.cells(lines)) == ["25.0 tokens/s", "9.00 ms"]
+    for line in lines:
+        _, alone = matrix_table("matrix", "Figures", [line], ["cpu"], 2).of(Form.HTML)
+        assert f"{alone.cells([line])[0]} {alone.unit}" == shared.cells([line])[0]
