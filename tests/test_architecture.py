@@ -737,6 +737,21 @@ def test_what_only_asks_the_store_loads_no_numbers_library(tmp_path: Path) -> No
     assert done.stderr.strip() == "[]"
 
 
+@pytest.mark.parametrize(
+    ("imported", "unused"),
+    [
+        # A notebook that only loads results.
+        ("from orchestrator import Lab", ("sqlalchemy", "yaml", "orchestrator.devices")),
+        # 'benchfarm devices' asks no store.
+        ("import orchestrator.app.phones, orchestrator.app.time_limits", ("sqlalchemy",)),
+    ],
+)
+def test_no_import_loads_what_only_a_call_needs(imported: str, unused: tuple[str, ...]) -> None:
+    code = f"import sys; {imported}; print([name for name in {unused!r} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
 def test_what_measures_loads_no_report_before_there_is_a_run() -> None:
     code = (
         "import sys\n"

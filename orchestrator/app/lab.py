@@ -13,15 +13,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar, get_args
 
 from orchestrator.analysis.comparison import ComparedCase
 from orchestrator.analysis.comparison import Comparison as Compared
-from orchestrator.app import comparing, measuring, resuming
-from orchestrator.app.attached import Needs
-from orchestrator.app.measuring import MeasuredCampaign
-from orchestrator.app.phones import DeviceList, list_devices
+from orchestrator.app import comparing
 from orchestrator.app.progress import describe
 from orchestrator.app.requests import CompareOptions
 from orchestrator.app.stored import named_campaigns, report_data, report_title, write_html
 from orchestrator.app.workspace import Workspace
-from orchestrator.config.plan import load_plan
 from orchestrator.errors import BenchfarmError, UsageError
 from orchestrator.frozen import frozen
 from orchestrator.records.campaign import Campaign
@@ -37,6 +33,9 @@ from orchestrator.units import US_PER_MS, OneOrMore, counted, each
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from orchestrator.app.measuring import MeasuredCampaign
+    from orchestrator.app.phones import DeviceList
 
 
 #: Characters of the progress line.
@@ -147,6 +146,8 @@ class Lab:
         return f"Lab(store={self.settings.store_title!r})"
 
     def _repr_html_(self) -> str:
+        from orchestrator.app.phones import DeviceList
+
         notes = [f"store: {self.settings.store_title}"]
         try:
             return self.devices().to_html(notes)
@@ -158,6 +159,8 @@ class Lab:
 
         Raises AdbUnavailableError, PlanError.
         """
+        from orchestrator.app.phones import list_devices
+
         with self._workspace(makes_store=False) as workspace:
             return list_devices(workspace)
 
@@ -179,6 +182,9 @@ class Lab:
                 rest.
             StoreError, HostStorageError: a run couldn't be kept.
         """
+        from orchestrator.app import measuring
+        from orchestrator.app.attached import Needs
+
         plan = measuring.bench_plan({**options, "models": model}, in_python=True)
         with self._workspace() as workspace:
             return self._results(measuring.run(workspace, plan, Needs.EACH))
@@ -188,6 +194,9 @@ class Lab:
 
         Raises PlanError with all its faults, else as :meth:`bench`.
         """
+        from orchestrator.app import measuring
+        from orchestrator.config.plan import load_plan
+
         if not isinstance(plan, Plan):
             plan = load_plan(Path(plan), home=self.settings.data_folder)
         with self._workspace() as workspace:
@@ -200,6 +209,8 @@ class Lab:
         Returns a Comparison for an A/B comparison, and None when nothing is open. Raises UsageError
         for a campaign that isn't open or that another process runs, else as :meth:`bench`.
         """
+        from orchestrator.app import resuming
+
         with self._workspace(makes_store=False) as workspace:
             done = resuming.resume(workspace, campaign)
             if done is None or done.campaign.terms.pairing is None:

@@ -42,7 +42,7 @@ from orchestrator.records.case import (
 from orchestrator.records.plan import DelegateChoice, DeviceSelection, Plan, PlanOptions
 from orchestrator.records.run import OUT_OF_TIME, TOO_FAST, RunRecord
 from orchestrator.records.verdict import ParityVerdict
-from orchestrator.store.opening import IN_MEMORY
+from orchestrator.store import IN_MEMORY
 from orchestrator.tables.escapes import one_line
 from orchestrator.units import counted
 

@@ -27,8 +27,6 @@ from orchestrator.records.history import Pruned
 from orchestrator.records.model import is_model_file
 from orchestrator.records.run import Attachment, Outcome, RunRecord
 from orchestrator.settings import Settings, this_computer
-from orchestrator.store.opening import Store, copy_to
-from orchestrator.store.opening import compact as shrink
 from orchestrator.tables.escapes import one_line
 from orchestrator.tables.labels import short_names
 from orchestrator.tables.runs import runs_table
@@ -38,6 +36,7 @@ from orchestrator.units import format_bytes
 if TYPE_CHECKING:
     from orchestrator.engine.reread import Review
     from orchestrator.report.data import ReportData
+    from orchestrator.store.opening import Store
 
 
 def find_campaigns(store: Store, word: str) -> list[Campaign]:
@@ -247,6 +246,8 @@ def prune(settings: Settings, *, older_than: str, is_trial: bool, compact: bool)
 
     Raises UsageError.
     """
+    from orchestrator.store.opening import compact as shrink
+
     keep_s = time_limits.age_of("--older-than", older_than)
     path = settings.store_file
     if compact and path is None:
@@ -272,6 +273,8 @@ def backup(settings: Settings, out: Path) -> Path:
             folder isn't there.
         StoreError, HostStorageError: it can't be copied; no part of a copy is left.
     """
+    from orchestrator.store.opening import copy_to
+
     path = settings.store_file
     if path is None:
         raise UsageError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, time, timedelta
+from typing import TYPE_CHECKING
 
 from orchestrator.clock import Deadline
 from orchestrator.errors import UsageError
@@ -20,9 +21,11 @@ from orchestrator.records.case import (
 )
 from orchestrator.records.plan import Plan
 from orchestrator.records.run import OUT_OF_TIME
-from orchestrator.store.opening import Store
 from orchestrator.tables.labels import no_time_text
 from orchestrator.units import parse_age, parse_seconds
+
+if TYPE_CHECKING:
+    from orchestrator.store.opening import Store
 
 
 def limited(plan: Plan, *, budget: str, until: str, now: datetime) -> Plan:

@@ -21,6 +21,7 @@ from orchestrator.programs import APP_PACKAGE, program
 from orchestrator.records.case import CampaignId, Pass, Serial, ToolName
 from orchestrator.records.device import DeviceFacts, DeviceProfile
 from orchestrator.settings import Settings
+from orchestrator.store import IN_MEMORY
 
 if TYPE_CHECKING:
     from orchestrator.artifacts.fetch import Downloader
@@ -252,7 +253,6 @@ class Workspace:
         They are beside a store that is a file: another home may have the same store.
         """
         from orchestrator.processes import Locks
-        from orchestrator.store.opening import IN_MEMORY
 
         file = None if self.settings.store == IN_MEMORY else self.settings.store_file
         if file is None:

@@ -27,14 +27,12 @@ from orchestrator.errors import (
 )
 from orchestrator.files import draft_path, expanded, make_private
 from orchestrator.installation import require_packages
+from orchestrator.store import IN_MEMORY
 from orchestrator.store.campaigns import Campaigns
 from orchestrator.store.database import postgresql_engine, sqlite_engine, store_errors
 from orchestrator.store.retention import Retention
 from orchestrator.store.schema import METADATA, SETTINGS, VERSION
 from orchestrator.store.usage import Usage
-
-#: The name of a store that is gone with its process.
-IN_MEMORY: Final = ":memory:"
 
 
 class Store(Campaigns, Usage, Retention):
