@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.frozen import frozen
@@ -49,7 +48,7 @@ class AddRequest:
     release: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class LabRequest:
     """The virtual phones to start."""
 

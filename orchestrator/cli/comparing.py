@@ -22,6 +22,7 @@ from orchestrator.errors import UsageError
 from orchestrator.files import check_writable, write_file
 from orchestrator.frozen import frozen
 from orchestrator.records.plan import Plan, PlanOptions, fixed
+from orchestrator.records.verdict import THRESHOLD
 from orchestrator.settings import Settings
 from orchestrator.tables.escapes import one_line
 from orchestrator.tables.table import NESTED, Column, Kind, Table
@@ -64,6 +65,9 @@ FailingOn = Annotated[
         help="Exit code 1: if a case is slower or broken (slower), also if inconclusive, or never.",
     ),
 ]
+#: The defaults of --detect and --runs.
+_DETECT: Final = f"{THRESHOLD:.0%}"
+_PAIRS: Final = 200
 Detect = Annotated[str, Option("--detect", help="Smallest relative difference to detect.")]
 Pairs = Annotated[
     int,
@@ -228,8 +232,8 @@ def ab(
     ],
     options: PlanOptions,
     *,
-    detect: Detect = "2%",
-    most: Pairs = 200,
+    detect: Detect = _DETECT,
+    most: Pairs = _PAIRS,
     wait: Wait = "",
     form: Form = "",
     out: Out = None,
@@ -286,8 +290,8 @@ def bisect(
     bad: Annotated[str, Argument(help="The build that is slow: NAME@DIGITS.")],
     options: PlanOptions,
     *,
-    detect: Detect = "2%",
-    most: Pairs = 200,
+    detect: Detect = _DETECT,
+    most: Pairs = _PAIRS,
     wait: Wait = "",
     since: Annotated[
         str, Option("--since", help="Reuse stored A/B results up to this age.")

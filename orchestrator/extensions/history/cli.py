@@ -53,7 +53,7 @@ def changes(
     series: Annotated[Texts, Option("--series", help=f"{_SELECTION} Repeat for several.")] = None,
     threshold: Annotated[
         str, Option("--threshold", help="Smallest change to report, at least 2%.")
-    ] = "2%",
+    ] = f"{LEAST_CHANGE:.0%}",
     confirm: Annotated[
         bool,
         Option(

@@ -278,9 +278,7 @@ def test_builds_of_two_nights_are_compared_as_their_campaigns_are(tmp_path: Path
     ab = campaign_of(in_turns, campaign_id=IMPORTED, name="ab", created_at=at, terms=terms)
     settings = settings_of(tmp_path, runs + in_turns, ab, *campaigns)
     sides = (BUILDS[ToolName.NATIVE].sha256[:12], OTHER.sha256[:12])
-    nights = compare(
-        settings,
-    )
+    nights = compare(settings)
     assert f"benchfarm run --resume {campaigns[-1].campaign_id}" in " ".join(nights.text.split())
     (by_night,) = cases_of(nights)
     (by_build,) = cases_of(compare(settings, [*sides], by="build"))
@@ -290,11 +288,7 @@ def test_builds_of_two_nights_are_compared_as_their_campaigns_are(tmp_path: Path
     # Nor is what was hidden.
     with closing(open_store(tmp_path / "home" / "store.sqlite")) as store:
         store.hide_campaign(campaigns[5].campaign_id)
-    (without,) = cases_of(
-        compare(
-            settings,
-        )
-    )
+    (without,) = cases_of(compare(settings))
     assert "(from 11 sessions)" in " ".join(without["verdict"]["reasons"])
 
 
