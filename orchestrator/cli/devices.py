@@ -289,6 +289,7 @@ def check(
     from orchestrator.app import resolution
     from orchestrator.app.measuring import bench_plan
     from orchestrator.app.phones import check_phones
+    from orchestrator.models.inspect import sample_models
     from orchestrator.ports import CheckResult
 
     chosen = split(serials)
@@ -306,7 +307,7 @@ def check(
         if sessions:
             plan = bench_plan(
                 {
-                    "models": [str(model or resolution.sample_model())],
+                    "models": [str(model or sample_models()[0])],
                     "devices": chosen,
                     "delegates": delegate,
                     "invocations": runs,
