@@ -27,7 +27,10 @@ _MOST_NSLOG: Final = 10_000
 _MOST_OVERLAPPING: Final = 8
 #: The time of a line in the header of a log or a build server.
 _MOMENT: Final = re.compile(
-    r"(?:(?:\d{4}-)?\d\d-\d\d[ T])?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?|\d{1,12}\.\d{3,9}", re.ASCII
+    r"(?:(?:\d{4}-)?\d\d-\d\d[ T])?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
+    # Not a part of a phone's address.
+    r"|(?<![\d.])\d{1,12}\.\d{3,9}(?![\d.])",
+    re.ASCII,
 )
 
 

@@ -74,6 +74,20 @@ def test_every_form_gives_the_same_report(form: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("form", "moment"),
+    [
+        ("epoch", "1718698841.572"),
+        ("Kubernetes", "2026-11-01T10:00:00.123456789"),
+        ("UTC in brackets", "2026-11-01 10:00:00"),
+        ("serial of a network", None),
+    ],
+)
+def test_the_time_of_a_result_is_that_of_its_line(form: str, moment: str | None) -> None:
+    (report,) = parse_text(prefixed(RUN, PREFIXES[form]))
+    assert report.extra.get("logged_at") == moment
+
+
+@pytest.mark.parametrize(
     "prefixes",
     [
         ("bench-1  | ", "bench-12 | "),
