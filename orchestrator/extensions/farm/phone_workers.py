@@ -19,7 +19,8 @@ from procrastinate.exceptions import ProcrastinateException
 from orchestrator.errors import StoreError
 from orchestrator.extensions.farm.schema import POOL, as_store_error, connection_settings
 
-_TASK: Final = "benchfarm.phone"
+#: Earlier versions' hosts, which may work beside this one, have jobs in the queue under other names.
+_TASK: Final = "benchfarm.wake"
 #: Threads for jobs, at most: a phone that measures takes one.
 _THREADS: Final = 256
 #: Procrastinate's own heartbeats aren't needed beside the locks; they are rare, as each phone sends
@@ -121,4 +122,4 @@ def _cancel_once(task: asyncio.Task[None]) -> None:
 
 
 def _queue_name(serial: str) -> str:
-    return f"phone-{serial}"
+    return f"wake-{serial}"

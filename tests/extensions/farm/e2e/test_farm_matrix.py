@@ -232,7 +232,7 @@ def test_delivered_twice(cell: Cell, phase: str) -> None:
         cell.farm.queue._pool
     )
     serial = cell.farm.one.serial
-    again.configure_task("benchfarm.phone", queue=f"phone-{serial}").defer(serial=serial)
+    again.configure_task("benchfarm.wake", queue=f"wake-{serial}").defer(serial=serial)
     again.close()
     cell.check()
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
 
+import procrastinate
 import psycopg
 import pytest
 
 from orchestrator.errors import StoreError
+from orchestrator.extensions.farm.phone_workers import PhoneWorkers
 from orchestrator.extensions.farm.queue import FarmQueue
-from orchestrator.extensions.farm.schema import HostLocks
+from orchestrator.extensions.farm.schema import HostLocks, connection_settings
+from tests.conftest import poll_until
 
 if TYPE_CHECKING:
     from tests.samples.postgresql import Cluster
@@ -42,6 +46,26 @@ def test_a_queue_of_another_version_is_refused_with_a_reason(
     assert hint in told.value.hint
     with FarmQueue(url, is_guest=True) as queue:
         assert queue.pauses() == ["farm"]
+
+
+def test_a_host_of_the_version_before_disturbs_no_wake_up_nor_is_disturbed(url: str) -> None:
+    connector = procrastinate.SyncPsycopgConnector(conninfo=url, kwargs=connection_settings(url))
+    before = procrastinate.App(connector=connector)
+    awake = threading.Event()
+    with FarmQueue(url) as queue, before.open():
+        before.configure_task(
+            "benchfarm.phone", queue="phone-A", schedule_in={"seconds": 600}
+        ).defer(serial="A", job=1)
+        workers = PhoneWorkers(url, lambda serial: awake.set(), poll_s=0.05)
+        workers.open()
+        workers.serve(["A"], due=["A"])
+        # The version before expects a job's number of all that is in its queues.
+        rows = queue.rows("SELECT args FROM procrastinate_jobs WHERE queue_name = 'phone-A'")
+        assert [row["args"] for row in rows] == [{"serial": "A", "job": 1}]
+        assert awake.wait(60)
+        workers.stop("A")
+        poll_until(lambda: not workers.alive(), what="the worker ends", timeout_s=60)
+        workers.close()
 
 
 def test_tables_of_the_same_name_that_are_no_queue_are_refused_in_one_error(url: str) -> None:
