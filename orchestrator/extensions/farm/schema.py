@@ -60,7 +60,7 @@ CREATE TABLE farm_submissions (
     priority integer NOT NULL,
     cancelled boolean NOT NULL DEFAULT false
 );
--- A phone's part of a submission: whether it is open, and what became of it. The queue's jobs only distribute these.
+-- A phone's part of a submission: whether it is open, and what became of it. Procrastinate's jobs only wake phones.
 CREATE TABLE farm_jobs (
     job_id bigserial PRIMARY KEY,
     submission text NOT NULL REFERENCES farm_submissions (submission) ON DELETE CASCADE,

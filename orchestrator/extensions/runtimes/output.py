@@ -234,7 +234,10 @@ class DeclaredReader:
                     values = self._part.setdefault(name, [])
                     if isinstance(values, list) and len(values) < _MOST_VALUES:
                         values.append(value)
-            case "part" if self._contradicts_part(groups):
+            case "part" if any(
+                self._part.get(name, value) != value for name, value in groups.items()
+            ):
+                # Another value of a field is another process's.
                 self._begin({})
                 self._part.update(groups)
             case _:
@@ -242,10 +245,6 @@ class DeclaredReader:
                 self._part.update(groups)
         if does == "end":
             self._close_part()
-
-    def _contradicts_part(self, groups: Mapping[str, str]) -> bool:
-        """Whether a line has another value for a field, so that it is another process's."""
-        return any(self._part.get(name, value) != value for name, value in groups.items())
 
     def _begin(self, groups: dict[str, str]) -> None:
         self._close_part()

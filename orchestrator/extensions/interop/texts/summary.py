@@ -48,33 +48,6 @@ class SummaryRow:
         return match[1] if match else ""
 
 
-def starts_summary(text: str) -> bool:
-    """Whether a line is the summary's title."""
-    return _SUMMARY_TITLE in text and text.strip("= ") == _SUMMARY_TITLE
-
-
-def parse_row(
-    text: str, *, in_summary: bool, has_percentiles: bool = False, is_cut: bool = False
-) -> SummaryRow | None:
-    """Read a row; outside a summary only names that the program is known to use are taken for one.
-
-    ``has_percentiles`` and ``is_cut`` as for :func:`parse_stats`.
-    """
-    match = _SUMMARY_ROW.match(text)
-    if (
-        not match
-        or not (in_summary or _OPTION.match(match["name"]))
-        or match["name"].endswith("Timings (microseconds)")
-    ):
-        return None
-    stats = (
-        parse_stats(match["stats"], has_percentiles=has_percentiles, is_cut=is_cut)
-        if match["stats"]
-        else None
-    )
-    return None if match["stats"] and stats is None else SummaryRow(name=match["name"], stats=stats)
-
-
 @dataclass(slots=True)
 class SummaryReader:
     """Takes the summaries' rows out of a text."""
@@ -85,22 +58,30 @@ class SummaryReader:
     _has_percentiles: bool = False
 
     def take(self, line: Line, *, has_percentiles: bool) -> bool:
-        """Take a line that is a summary's title or row; ``has_percentiles`` as for parse_stats."""
+        """Take a line that is a summary's title or row; ``has_percentiles`` as for parse_stats.
+
+        Outside a summary only names that the program is known to use are taken for a row's.
+        """
         text = line.whole
-        if starts_summary(text):
+        if text.strip("= ") == _SUMMARY_TITLE:
             self.is_open = True
             return True
-        if "count=" not in text and "failed!" not in text:
+        match = _SUMMARY_ROW.match(text) if "count=" in text or "failed!" in text else None
+        if (
+            match is None
+            or not (self.is_open or _OPTION.match(match["name"]))
+            or match["name"].endswith("Timings (microseconds)")
+        ):
             return False
-        row = parse_row(
-            text,
-            in_summary=self.is_open,
-            has_percentiles=has_percentiles or self._has_percentiles,
-            is_cut=bool(line.cut_word),
-        )
-        if row is None:
-            return False
-        if row.stats is not None and row.stats.p95_us is not None:
-            self._has_percentiles = True
-        self.rows.append(row)
+        stats = None
+        if match["stats"]:
+            stats = parse_stats(
+                match["stats"],
+                has_percentiles=has_percentiles or self._has_percentiles,
+                is_cut=bool(line.cut_word),
+            )
+            if stats is None:
+                return False
+            self._has_percentiles = self._has_percentiles or stats.p95_us is not None
+        self.rows.append(SummaryRow(name=match["name"], stats=stats))
         return True
