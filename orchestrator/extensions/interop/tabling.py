@@ -28,7 +28,7 @@ from orchestrator.units import US_PER_MS, US_PER_S, split
 if TYPE_CHECKING:
     from orchestrator.plugins import Workspace
     from orchestrator.records.campaign import Campaign
-    from orchestrator.report.tables import MatrixCell, MatrixLine
+    from orchestrator.report.tables import MatrixLine
     from orchestrator.tables.rows import ResultRow
 
 #: Named wherever the figures are shown.
