@@ -102,7 +102,7 @@ class RunSplitter:
             if line.text.startswith(OPTIONS) and above.unconsumed:
                 self._shared_unconsumed[process] = f"{UNCONSUMED} {' '.join(above.unconsumed)}"
             return above
-        transcript = self._begin(process, above)
+        transcript = self._begin(process, above, kind)
         if above is not None:
             self._note_overlap(line, heading, above, transcript)
         if line.text.startswith(FIRST_ECHO) and process in self._shared_unconsumed:
@@ -155,7 +155,12 @@ class RunSplitter:
         if command is not None and (run := self._open.get(None)) is not None:
             run.read_command(self._variables.filled(command.end(after)))
 
-    def _begin(self, process: ProcessName, before: Transcript | None = None) -> Transcript:
+    def _begin(
+        self,
+        process: ProcessName,
+        before: Transcript | None = None,
+        kind: LineKind | None = None,
+    ) -> Transcript:
         pid = process if isinstance(process, int) else None
         transcript = Transcript(pid=pid, heading=str(self._headings))
         if before is not None and before.is_empty and not before.has_command:
@@ -163,7 +168,8 @@ class RunSplitter:
             transcript.title = before.title
         above = self._open.get(None)
         if (
-            process is not None
+            # A script may name a phone in a line of its own, and not in the program's.
+            (pid is not None or (process is not None and kind is not None))
             and before is None
             and above is not None
             and above.has_command

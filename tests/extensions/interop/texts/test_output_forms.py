@@ -108,6 +108,18 @@ def test_processes_of_one_log_are_told_apart(prefixes: tuple[str, str]) -> None:
     assert [figures(report) for report in parse_text(both)] == [figures(each) for each in alone]
 
 
+@pytest.mark.parametrize("prefix", ["", "R58M123ABCD: "])
+def test_a_command_is_of_the_output_below_it_whether_or_not_that_names_its_phone(
+    prefix: str,
+) -> None:
+    # Without the parameters, which tell the flags themselves.
+    run = "\n".join(line for line in RUN.splitlines() if ": [" not in line)
+    text = "$ adb shell benchmark_model --graph=m.tflite\n"
+    text += prefixed(run, prefix) if prefix else f"R58M123ABCD: begins\n{run}\n"
+    (report,) = parse_text(text)
+    assert report.extra["command"] == "--graph=m.tflite"
+
+
 def test_a_long_tag_that_android_studio_shortens_is_known() -> None:
     start = "2024-06-18 10:20:40.572  4669-4669  tflite_Ben...delActivity org.tensorflow.lite.benchmark        I  "
     text = f"{start}Running TensorFlow Lite benchmark with args: --use_gpu=true --graph=m.tflite\n"
