@@ -200,13 +200,12 @@ class HostWorker:
             for serial in self._queue.may_begin(self._host)
             if self._locks.take(f"{_PHONE}{serial}")
         ]
-        for serial in self._locked() - {*self._offered}:
+        locks = self._locks.held
+        locked = {name.removeprefix(_PHONE) for name in locks if name.startswith(_PHONE)}
+        for serial in locked - {*self._offered}:
             self._workers.stop(serial)
             if serial not in self._workers.alive():
                 self._locks.release(f"{_PHONE}{serial}")
-
-    def _locked(self) -> set[str]:
-        return {name.removeprefix(_PHONE) for name in self._locks.held if name.startswith(_PHONE)}
 
     def _wake(self) -> bool:
         """Wake the offered phones that have a due job and run none, and stop jobs that are to be
