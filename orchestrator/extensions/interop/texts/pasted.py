@@ -55,10 +55,11 @@ _SERVER: Final = (
     rf"|{_LEVEL}:[\w.]{{1,80}}:|(?P<container>[a-z\d][\w.-]{{0,80}}[-_]\d{{1,3}}) +\| ?"
     r"|(?P<service>[A-Za-z\d][\w.-]{1,80}+)  +\| ?(?=\||[^|]*$)"
 )
-#: The phone that a script with several of them puts before each line.
+#: The phone that a script with several of them puts before each line; a word and its number
+#: (``RESNET50``) is none.
 _SERIAL: Final = (
     r"(?P<serial>emulator-\d{4}|\d{1,3}(?:\.\d{1,3}){3}:\d{2,5}"
-    r"|(?=[A-Za-z]*+\d)(?=\d*+[A-Za-z])(?:[A-Z\d]{8,20}|[a-f\d]{8,16})): "
+    r"|(?![A-Z]{4})(?=[A-Za-z]++\d++[A-Za-z]|\d++[A-Za-z]++\d)(?:[A-Z\d]{8,20}|[a-f\d]{8,16})): "
 )
 _DECORATION: Final = re.compile(
     rf"{_SERVER}|{_SERIAL}"

@@ -9,6 +9,7 @@ from orchestrator.cli.output import to_json
 from orchestrator.errors import OutputParseError
 from orchestrator.extensions.interop.cli import describe, to_public
 from orchestrator.extensions.interop.texts.output import iterate_file, parse_text
+from orchestrator.extensions.interop.texts.pasted import parse_pasted
 from orchestrator.reading.report import parse_run
 from orchestrator.records.run import DelegateTruth, ToolReport
 from tests.samples.outputs import RUN
@@ -231,3 +232,15 @@ def test_long_logcat_is_refused_as_its_processes_could_not_be_told_apart() -> No
     with pytest.raises(OutputParseError, match="logcat -v long") as refused:
         parse_text(text)
     assert "-v threadtime" in str(refused.value.hint)
+
+
+@pytest.mark.parametrize("word", ["RESNET50", "MOBILENETV2", "RESNET50V2", "ERROR0001"])
+def test_a_word_with_a_number_is_no_phone_in_front_of_a_line(word: str) -> None:
+    line = parse_pasted(f"{word}: begins")
+    assert (line.text, line.stream) == (f"{word}: begins", "")
+
+
+@pytest.mark.parametrize("serial", ["R58M123ABCD", "28081JEGR12345", "1A2B3C4D", "a1b2c3d4"])
+def test_a_serial_number_is_a_phone_in_front_of_a_line(serial: str) -> None:
+    line = parse_pasted(f"{serial}: begins")
+    assert (line.text, line.stream) == ("begins", serial)
