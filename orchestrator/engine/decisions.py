@@ -212,12 +212,9 @@ class Experience:
     def _learn_figure(self, run: RunRecord) -> None:
         if run.duration_s:
             self._durations_s[run.case.series_key, run.run_pass] = run.duration_s
-        if run.outcome is not Outcome.COMPLETED or run.report is None:
-            return
-        if (
-            run.report.delegate.truth is DelegateTruth.FULL
-            and (key := shared_case(run.case)) is not None
-        ):
+        report = run.report if run.outcome is Outcome.COMPLETED else None
+        is_whole = report is not None and report.delegate.truth is DelegateTruth.FULL
+        if is_whole and (key := shared_case(run.case)) is not None:
             self._measured.setdefault(key, run.case)
 
     def _key(self, key: RunKey) -> _Key:
