@@ -29,7 +29,7 @@ from orchestrator.errors import (
     StoreError,
 )
 from orchestrator.frozen import frozen
-from orchestrator.passes import is_reference_run, pass_of
+from orchestrator.passes import goes_on, is_reference_run, pass_of
 from orchestrator.planning.time_budget import (
     CHECK_S,
     Recent,
@@ -206,7 +206,8 @@ class Experience:
         key = self._key(run.key)
         endings = self._endings.setdefault(key, [])
         endings.append((run.outcome, run.reason_code))
-        if key not in self._failures and is_hopeless(endings):
+        # A curve ends by a rule of its own, also in its next attempt.
+        if not goes_on(run) and key not in self._failures and is_hopeless(endings):
             self._failures[key] = f"{run.reason_code}: {run.reason}"
 
     def _learn_figure(self, run: RunRecord) -> None:

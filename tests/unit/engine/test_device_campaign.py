@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from orchestrator.analysis.drift import ATTEMPT_NUMBERS
 from orchestrator.devices.lease import FileLease
 from orchestrator.engine.decisions import RETURNS_MAX
 from orchestrator.engine.device_campaign import DeviceResult
@@ -87,6 +88,17 @@ def test_what_is_measured_is_counted_without_checks_and_curves_that_were_cut() -
         1,
         2,
     ]
+
+
+def test_a_curve_that_was_cut_off_is_measured_anew_also_if_its_first_runs_failed() -> None:
+    curve = Invocation(case=case(1), run_pass=Pass.SUSTAINED, number=0)
+    begun = replace(of(SERIAL), invocations=(curve,))
+    begun = replace(begun, terms=replace(begun.terms, sustained=20.0))
+    rig, ends = Rig(campaign=begun, comes_back=True), iter(["a", "a", "ok", "lost"])
+    rig.end = lambda request: rig.clock.advance(5) or next(ends, "ok")
+    assert rig.measure() == DeviceResult()
+    numbers = [number for number, end in rig.stored(case(1)) if end is Outcome.COMPLETED]
+    assert numbers == [2, *range(ATTEMPT_NUMBERS, ATTEMPT_NUMBERS + 4)]
 
 
 def test_the_budget_goes_on_while_a_phone_is_away() -> None:
