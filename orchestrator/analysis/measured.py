@@ -157,7 +157,7 @@ class Measured:
         chosen = set(self.result.used)
         return {run.invocation: run for run in self.timing if run.run_id in chosen}
 
-    @property
+    @cached_property
     def outputs(self) -> Outputs | None:
         """The state of the outputs of its figure; None where no run completed."""
         if not _has_completed(self.runs):

@@ -233,6 +233,8 @@ def _shown_run(run: RunRecord, clean: Callable[[str], str]) -> RunRecord:
     report = run.report
     if report is not None and report.operators:
         report = replace(report, operators=())
+    elif clean is str:
+        return run
     return replace(run, report=report, reason=clean(run.reason), command=clean(run.command))
 
 

@@ -82,6 +82,8 @@ class _Cells(Generic[R]):
     column: Column[R]
     texts: Sequence[Any]
     html: Sequence[str]
+    #: The characters of the longest text, where the page's script needs it; else empty.
+    width: str
 
     @cached_property
     def head(self) -> str:
@@ -94,6 +96,7 @@ class _Cells(Generic[R]):
             "scope": "col",
             "data-name": column.name,
             "data-choice": "1" * column.is_choice,
+            "data-width": self.width,
             "class": "n" * column.is_figure,
         }
         return f"<th{_attributes(attributes)}>{plain(column.head)}{unit}</th>"
@@ -142,10 +145,11 @@ class TableHtml(Generic[R]):
         heads = [names.head]
         cells: list[Sequence[str]] = [self._names(names, rows)]
         for item in further:
-            hidden = " hidden" if item in shared else ""
-            heads.append(f"{item.head[:3]}{hidden}{item.head[3:]}")
-            of_column = item.html[rows]
-            cells.append([f"<td{hidden}{cell[3:]}" for cell in of_column] if hidden else of_column)
+            is_hidden, of_column = item in shared, item.html[rows]
+            heads.append(f"<th hidden{item.head[3:]}" if is_hidden else item.head)
+            cells.append(
+                [f"<td hidden{cell[3:]}" for cell in of_column] if is_hidden else of_column
+            )
         lines = (f"{''.join(parts)}</tr>" for parts in zip(self._starts[rows], *cells, strict=True))
         caption = plain(table.caption)
         shared_text = "; ".join(filter(None, (item.shared_text(begin) for item in shared)))
@@ -191,7 +195,7 @@ class TableHtml(Generic[R]):
         texts: Sequence[Any] = (
             [column.value(row) for row in rows] if is_html else column.cells(rows)
         )
-        tones = [column.tone(row) if column.tone is not None else "" for row in rows]
+        tones = [""] * len(rows) if column.tone is None else list(map(column.tone, rows))
         # Of each cell its attributes and its content.
         contents: Iterable[tuple[str, str]]
         match column.kind:
@@ -205,21 +209,16 @@ class TableHtml(Generic[R]):
             case Kind.NUMBER | Kind.COUNT:
                 contents = self._figures(column, texts, tones)
             case _:
-                contents = map(self._words, texts, tones)
+                contents = map(partial(_words, is_card=self._has_labels), texts, tones)
         if column.case is not None or column.opens:
             pairs = zip(contents, map(partial(self._address, column), rows), strict=True)
             contents = ((words, _link(address, html)) for (words, html), address in pairs)
         is_few_words = not is_html and column.kind is not Kind.NUMBER and not column.opens
         if self._is_grid and is_few_words:
             column = replace(column, is_merged=True)
-        return _Cells(column, texts, [f"<td{label}{words}>{html}</td>" for words, html in contents])
-
-    def _words(self, text: str, tone: str) -> tuple[str, str]:
-        # Classes of badges have a dash.
-        if "-" in tone:
-            return "", badge(text, tone) if text else ""
-        is_long = not self._has_labels and len(text) > _LONG
-        return _class(f"{tone} words" if is_long else tone), text and f"<bdi>{plain(text)}</bdi>"
+        cells = [f"<td{label}{words}>{html}</td>" for words, html in contents]
+        width = str(max(map(len, texts), default=0)) if self._is_grid and not is_html else ""
+        return _Cells(column, texts, cells, width)
 
     def _figures(
         self, column: Column[R], texts: Sequence[str], tones: Sequence[str]
@@ -237,10 +236,10 @@ class TableHtml(Generic[R]):
             else:
                 if column.is_signed and abs(figure) >= _NOTABLE:
                     css_class += " is-slower" if figure > 0 else " is-faster"
-                value = round(figure, digits)
-                is_text = text == f"{figure:.{shown_digits}f}" and value == float(text)
-                if self._is_grid and not is_text:
-                    more = f' data-value="{value}"'
+                if self._is_grid:
+                    value = round(figure, digits)
+                    is_text = text == f"{figure:.{shown_digits}f}" and value == float(text)
+                    more = "" if is_text else f' data-value="{value}"'
             if share := column.bar(row) if column.bar is not None else None:
                 css_class, more = f"{css_class} bar-cell", f'{more} style="--part:{share:.1%}"'
             words = text if column.shown is None else plain(text)
@@ -273,6 +272,16 @@ def fold(table: Table[Any]) -> str:
 
 def _link(address: str, words: str) -> str:
     return f'<a class="open" href="{plain(address)}">{words}</a>' if address and words else words
+
+
+@lru_cache(maxsize=1 << 13)
+def _words(text: str, tone: str, *, is_card: bool) -> tuple[str, str]:
+    """Return the attributes and the content of a cell of words."""
+    # Classes of badges have a dash.
+    if "-" in tone:
+        return "", badge(text, tone) if text else ""
+    is_long = not is_card and len(text) > _LONG
+    return _class(f"{tone} words" if is_long else tone), text and f"<bdi>{plain(text)}</bdi>"
 
 
 @lru_cache(maxsize=1 << 10)

@@ -143,9 +143,7 @@
     this.rows.forEach(function (row, place) { row.setAttribute("aria-rowindex", place + 2); });
     this.columns.forEach(function (column) {
       if (column.head.hidden) { return; }
-      var longest = self.rows.reduce(function (most, row) {
-        return Math.max(most, column.isPicture ? 17 : text(row.cells[column.place]).length);
-      }, Math.max(column.label.length + 2, column.isNumber ? 9 : 0));
+      var longest = Math.max(Number(column.head.dataset.width) || 17, column.label.length + 2, column.isNumber ? 9 : 0);
       var col = make("col"), width = Math.min(longest, WIDEST) + 3;
       col.style.width = width + "ch";
       sum += width;
@@ -320,8 +318,10 @@
   document.querySelectorAll("[data-fold]").forEach(function (holder) {
     report.whenSeen(holder, function () {
       report.data(holder.dataset.fold).then(function (html) {
-        holder.replaceChildren(report.fragment(html));
-        all(holder);
+        /* Rows that aren't in view never come into the document. */
+        var made = report.fragment(html);
+        all(made);
+        holder.replaceChildren(made);
         if (holder.dataset.groups) { byGroup(holder.querySelector("table").control, report.byId(holder.dataset.groups)); }
         holder.classList.add("drawn");
       });

@@ -77,8 +77,8 @@ def test_a_phones_process_gives_prefill_and_decode(lab: Lab) -> None:
         "tiny, prefill 32, context 128", "tiny, decode 16 after 32, context 128"
     }  # fmt: skip
     # Speeds alone: their unit is in the heads.
-    assert re.match(r"model +phone .*xnnpack.* tokens/s  cpu tokens/s", table)
-    assert not re.search(r"\bms\b|\d tokens/s", table)
+    assert re.match(r"model +phone .*xnnpack.* tokens/s  cpu tokens/s  gpu tokens/s", table)
+    assert not any(re.search(r" ms\b|tokens/s", line) for line in lines)
 
 
 def test_two_sides_are_paired_process_by_process_with_a_verdict_of_prefill_and_of_decode(
