@@ -7,7 +7,6 @@ from __future__ import annotations
 import contextlib
 import enum
 import json
-import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
@@ -39,6 +38,7 @@ from orchestrator.errors import (
     UsageError,
     nearest,
 )
+from orchestrator.files import safe_name
 from orchestrator.frozen import frozen
 from orchestrator.planning.selection import Choice, check_names, choose, missed
 from orchestrator.plugins import DeviceSource, every
@@ -515,8 +515,7 @@ def _holds(serials: Sequence[str], listed: Iterable[Attached]) -> bool:
 
 def check_file(settings: Settings, serial: str) -> Path:
     """Return the path of the report of a phone's last check."""
-    name = re.sub(r"[^A-Za-z0-9._-]", "_", serial).lstrip(".")[:80] or "phone"
-    return settings.data_folder / "checks" / f"{name}.json"
+    return settings.data_folder / "checks" / f"{safe_name(serial)}.json"
 
 
 def unchecked_hint(settings: Settings, facts: DeviceFacts) -> str:

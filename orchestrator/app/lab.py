@@ -252,10 +252,10 @@ class Lab:
         sides = [side if isinstance(side, str) else side.campaign_id for side in given]
         options = CompareOptions(
             by=by or "campaign",
-            campaign=tuple(each(campaigns)),
+            campaign=each(campaigns),
             threshold=threshold,
             level=level,
-            allow=tuple(each(allow)),
+            allow=each(allow),
         )
         with self._workspace(makes_store=False) as workspace:
             return Comparison(comparing.compare(workspace, sides, options))

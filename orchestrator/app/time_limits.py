@@ -7,7 +7,6 @@ from dataclasses import replace
 from datetime import UTC, datetime, time, timedelta
 from typing import TYPE_CHECKING
 
-from orchestrator.clock import Deadline
 from orchestrator.errors import UsageError
 from orchestrator.frozen import frozen
 from orchestrator.records.case import (
@@ -59,14 +58,6 @@ def _seconds(option: str, text: str, parse: Callable[[str], float], hint: str = 
         return parse(text)
     except ValueError as error:
         raise UsageError(f"{option}: {error}", hint=hint) from error
-
-
-def waiting(text: str) -> Deadline:
-    """Return the deadline of waiting for phones in use, from the text of ``--wait``.
-
-    Raises UsageError.
-    """
-    return Deadline(span_of("--wait", text) or 0.0)
 
 
 def moment_of(text: str, now: datetime) -> datetime:

@@ -39,13 +39,14 @@ def reporting_workspace(
     When Ctrl-C ends a campaign, its results so far are printed. The error names the campaign, also
     when no phone is running.
     """
-    from orchestrator.app.time_limits import waiting
+    from orchestrator.app.time_limits import span_of
     from orchestrator.app.workspace import Workspace
+    from orchestrator.clock import Deadline
 
     observer = observer_for_stderr(settings.log_format)
     with Workspace(settings, makes_store=makes_store, observer=observer) as workspace:
         workspace.on_missing = _download_offer(workspace)
-        workspace.wait = waiting(wait)
+        workspace.wait = Deadline(span_of("--wait", wait) or 0.0)
         try:
             yield workspace
         except (StoreError, HostStorageError) as error:

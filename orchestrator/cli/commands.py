@@ -193,9 +193,10 @@ def command(
             # Read for every command, so that each one reports wrong settings.
             values |= {"settings": _settings(is_json=form == "json"), "as_json": form != "text"}
             if keys:
-                typed = {item.name: values[item.name] for item in keys}
                 values["options"] = {
-                    name: value for name, value in typed.items() if value not in (None, [])
+                    item.name: value
+                    for item in keys
+                    if (value := values[item.name]) not in (None, [])
                 }
             show(function(**{name: values[name] for name in values if name in hints}), form)
 
