@@ -289,7 +289,6 @@ def check(
     from orchestrator.app import resolution
     from orchestrator.app.measuring import bench_plan
     from orchestrator.app.phones import check_phones
-    from orchestrator.models.inspect import sample_models
     from orchestrator.ports import CheckResult
 
     chosen = split(serials)
@@ -307,7 +306,7 @@ def check(
         if sessions:
             plan = bench_plan(
                 {
-                    "models": [str(model or sample_models()[0])],
+                    "models": [str(model or resolution.sample_model())],
                     "devices": chosen,
                     "delegates": delegate,
                     "invocations": runs,
