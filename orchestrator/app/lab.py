@@ -248,8 +248,11 @@ class Lab:
         """
         if a is None and b is not None:
             a = "previous"
-        given = (side for side in (a, b) if side is not None)
-        sides = [side if isinstance(side, str) else side.campaign_id for side in given]
+        sides = [
+            side if isinstance(side, str) else side.campaign_id
+            for side in (a, b)
+            if side is not None
+        ]
         options = CompareOptions(
             by=by or "campaign",
             campaign=each(campaigns),
