@@ -120,6 +120,9 @@ class EnergyMeter:
             longer = replace(longer, away_s=math.inf)
         with off:
             raw = self._run_between(tool, device, longer, meters)
+        if is_charged:
+            # Nothing else runs on the phone before its port is on again.
+            raw = replace(raw, duration_s=max(raw.duration_s, _BEGIN_S + span_s))
         figure = run_energy(tool, tool.parse(raw, request.case), raw, request.case)
         if (
             isinstance(figure, EnergyFigure)

@@ -334,5 +334,8 @@ def test_a_phone_whose_port_is_off_is_awaited_also_past_the_end_of_the_campaign(
     )  # fmt: skip
     book.save(meters)
     request = request_of(case(serial=device.serial), away_s=100.0)
-    EnergyMeter(lambda device, change, command: None, book, hub).run(tool, device, request)
+    meter = EnergyMeter(lambda device, change, command: None, book, hub)
+    raw = meter.run(tool, device, request)
     assert [tool.request.away_s >= span_s for span_s in hub.spans_s] == [True]
+    # Budgets count it until then.
+    assert [raw.duration_s >= span_s for span_s in hub.spans_s] == [True]
