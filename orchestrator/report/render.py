@@ -62,14 +62,16 @@ def _used_tables(data: ReportData) -> Sequence[Table[Any]]:
         ("models", "Models", MODELS, data.models),
     )
     return [
-        Table(name=name, caption=title, columns=columns, rows=rows, is_virtual=_is_virtual)
+        Table(
+            name=name,
+            caption=title,
+            columns=columns,
+            rows=rows,
+            is_virtual=lambda item: bool(getattr(item, "is_virtual", False)),
+        )
         for name, title, columns, rows in parts
         if rows
     ]
-
-
-def _is_virtual(item: object) -> bool:
-    return bool(getattr(item, "is_virtual", False))
 
 
 @collector_off()

@@ -60,7 +60,7 @@ class MatrixCell:
 
     def words(self, *, has_unit: bool) -> str:
         """Return the text for people, on request with the unit."""
-        notes = f"({self.notes})" * bool(self.notes)
+        notes = self.notes and f"({self.notes})"
         return " ".join(filter(None, (self.text, self.unit * has_unit, notes)))
 
 

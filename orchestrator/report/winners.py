@@ -110,10 +110,6 @@ class Contest:
         return self.best.best.value
 
 
-def _best(contest: Contest) -> ResultRow | None:
-    return contest.best
-
-
 def fastest_table(contests: Sequence[Contest]) -> Table[Contest]:
     """Return the fastest configuration of each model on each phone, as pull requests show it."""
     rows = [row for item in contests for row in item.rows]
@@ -130,7 +126,7 @@ def fastest_table(contests: Sequence[Contest]) -> Table[Contest]:
             shown=lambda item: item.fastest,
         ),
         *(
-            BY_NAME[name].of(_best)
+            BY_NAME[name].of(lambda item: item.best)
             for name in ("median_us", "tokens_per_s", "precision", "speed_up", "outputs")
         ),
         Column(
@@ -142,7 +138,7 @@ def fastest_table(contests: Sequence[Contest]) -> Table[Contest]:
         Column("tied", "", lambda item: [row.configuration for row in item.tied], forms=NESTED),
         Column("is_tested", "", lambda item: item.is_tested, Kind.FLAG, forms=DATA),
         Column("second", "", lambda item: item.second and item.second[0].configuration, forms=DATA),
-        *(column.of(_lead) for column in LEAD),
+        *(column.of(lambda item: item.second and item.second[1]) for column in LEAD),
     )
     return Table(
         name="fastest",
@@ -173,10 +169,6 @@ def fastest_notes(rows: Sequence[ResultRow], names: ShortNames) -> list[str]:
     if any(row.is_virtual for row in rows):
         notes.append("Virtual: from benchfarm's own virtual phone, no measurement.")
     return [note for note in notes if note]
-
-
-def _lead(contest: Contest) -> Ratio | None:
-    return contest.second[1] if contest.second is not None else None
 
 
 #: How many times as fast as the second the winner is.
@@ -432,12 +424,9 @@ def answer_text(contest: Contest, *, names_model: bool = True) -> str:
     )
     lead = f"{second[1].value:.2f} times ({claim}) as fast as {contest.name(second[0])}"
     fastest = f"{contest.name(row)} is the fastest with {_figure(row)}"
-    return f"{subject}{fastest}, {lead}{_outputs(row)}"
-
-
-def _outputs(row: ResultRow) -> str:
-    """Return the check of a winner's outputs in words; empty for the reference's kernels."""
-    return f"; outputs {row.outputs}" if row.may_be_wrong else ""
+    # The reference's kernels need no check.
+    outputs = f"; outputs {row.outputs}" if row.may_be_wrong else ""
+    return f"{subject}{fastest}, {lead}{outputs}"
 
 
 def _figure(row: ResultRow) -> str:

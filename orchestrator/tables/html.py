@@ -213,11 +213,12 @@ class TableHtml(Generic[R]):
         if column.case is not None or column.opens:
             pairs = zip(contents, map(partial(self._address, column), rows), strict=True)
             contents = ((words, _link(address, html)) for (words, html), address in pairs)
-        is_few_words = not is_html and column.kind is not Kind.NUMBER and not column.opens
-        if self._is_grid and is_few_words:
-            column = replace(column, is_merged=True)
+        width = ""
+        if self._is_grid and not is_html:
+            width = str(max(map(len, texts), default=0))
+            is_merged = column.kind is not Kind.NUMBER and not column.opens
+            column = replace(column, is_merged=is_merged or column.is_merged)
         cells = [f"<td{label}{words}>{html}</td>" for words, html in contents]
-        width = str(max(map(len, texts), default=0)) if self._is_grid and not is_html else ""
         return _Cells(column, texts, cells, width)
 
     def _figures(

@@ -66,14 +66,6 @@ def _winner_class(row: ResultRow) -> str:
     return "v-best" if row.is_proven_best else "v-tied"
 
 
-def _ratio(row: ResultRow) -> str:
-    return NOTHING if row.speed_up is None else f"{row.speed_up.value:.2f}x"
-
-
-def _truth_class(row: ResultRow) -> str:
-    return f"t-{row.result.truth.value}" if row.result.truth is not None else ""
-
-
 def _quality(row: ResultRow) -> str:
     is_fake = row.is_virtual and not row.device.is_virtual
     return f"{row.quality_text}{', virtual' if is_fake else ''}"
@@ -139,10 +131,6 @@ def _tokens(row: ResultRow) -> str | None:
     return None if row.speeds[0] is None else figure_text(row.case, row.median_us, 0)
 
 
-def _has_figure(row: ResultRow) -> bool:
-    return row.result.summary is not None
-
-
 CASE_NAMES: Final[Sequence[Column[ResultRow]]] = (
     Column("model", "model", lambda row: row.model.label, opens=True, is_choice=True),
     Column("device", "device", lambda row: row.device.title, is_choice=True),
@@ -158,7 +146,7 @@ _MEDIAN: Final = replace(
 _FIGURE: Final[Column[ResultRow]] = Column(
     "figure",
     "figure",
-    lambda row: row.result.figure if _has_figure(row) else None,
+    lambda row: row.result.figure if row.result.summary is not None else None,
     shown=lambda row: "mean" if row.has_mean else "",
     is_optional=True,
 )
@@ -175,7 +163,7 @@ _DELEGATE: Final[Column[ResultRow]] = Column(
     "delegate",
     lambda row: row.result.truth,
     shown=lambda row: row.delegate_text,
-    tone=_truth_class,
+    tone=lambda row: f"t-{row.result.truth.value}" if row.result.truth is not None else "",
     is_choice=True,
 )
 _PRECISION: Final[Column[ResultRow]] = Column(
@@ -192,7 +180,13 @@ _PRECISION: Final[Column[ResultRow]] = Column(
 _SPEED_UPS: Final[Sequence[Column[ResultRow]]] = [
     column.of(lambda row: row.speed_up) for column in ratio_columns("speed_up", exact=4)
 ]
-_SPEED_UP: Final = replace(_SPEED_UPS[0], head="vs CPU", digits=2, forms=EVERYWHERE, shown=_ratio)
+_SPEED_UP: Final = replace(
+    _SPEED_UPS[0],
+    head="vs CPU",
+    digits=2,
+    forms=EVERYWHERE,
+    shown=lambda row: NOTHING if row.speed_up is None else f"{row.speed_up.value:.2f}x",
+)
 #: A case's figure and its quality, behind the columns of its parts.
 FIGURE_COLUMNS: Final = (_MEDIAN, _FIGURE, _QUALITY)
 _NODES: Final = (

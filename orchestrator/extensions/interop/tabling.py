@@ -360,14 +360,9 @@ def _published_lines(figures: Iterable[PublishedFigure]) -> list[MatrixLine]:
 
 def _check_devices(workspace: Workspace, request: TableRequest, published: Iterable[str]) -> None:
     """Raise UsageError for an unknown device: a typo would show as an empty table."""
-    facts = workspace.store.devices().values()
-    all_names = dict.fromkeys(
-        [
-            *(name for item in workspace.profiles.values() for name in (item.name, item.title)),
-            *(name for item in facts for name in item.names if name),
-            *published,
-        ]
-    )
+    profiles, facts = workspace.profiles.values(), workspace.store.devices().values()
+    names = [*((item.name, item.title) for item in profiles), *(item.names for item in facts)]
+    all_names = dict.fromkeys(filter(None, (*chain.from_iterable(names), *published)))
     for requested in request.devices:
         if not device_matches(requested, tuple(all_names)):
             hint = nearest(requested, all_names) or "'benchfarm devices' lists those that there are"
