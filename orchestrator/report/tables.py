@@ -54,14 +54,10 @@ class MatrixCell:
     text: str
     #: Of the figure; empty where there is none.
     unit: str = ""
+    #: In parentheses.
     notes: str = ""
     #: None for a published figure and a skipped combination.
     row: ResultRow | None = None
-
-    def words(self, *, has_unit: bool) -> str:
-        """Return the text for people, on request with the unit."""
-        notes = self.notes and f"({self.notes})"
-        return " ".join(filter(None, (self.text, self.unit * has_unit, notes)))
 
 
 @frozen
@@ -147,7 +143,9 @@ def matrix_table(
             "" if is_mixed else next(iter(units), "ms"),
             digits=digits,
             forms=PEOPLE,
-            shown=lambda cell: cell.words(has_unit=is_mixed),
+            shown=lambda cell: " ".join(
+                filter(None, (cell.text, cell.unit * is_mixed, cell.notes))
+            ),
             tone=lambda cell: row_style(cell.row) if cell.row is not None else "",
             case=lambda cell: cell.row.key if cell.row is not None else "",
         )
@@ -176,12 +174,13 @@ def _cell(row: ResultRow, digits: int) -> MatrixCell:
     if row.median_us is None:
         text = "same: uses no threads" if row.is_unused_thread_count else row.why_not_clean
         return MatrixCell(text=text, row=row)
+    notes = figure_notes(row)
     return MatrixCell(
         latency_us=row.median_us,
         figure=figure_value(row.case, row.median_us),
         text=figure_text(row.case, row.median_us, digits),
         unit=figure_unit(row.case),
-        notes=figure_notes(row),
+        notes=notes and f"({notes})",
         row=row,
     )
 
