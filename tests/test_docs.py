@@ -26,7 +26,7 @@ SOURCES = sorted(
 )
 #: Words of README, CONTRIBUTING and docs/ at most, and of those pages that people read from the
 #: first line to the last.
-WORDS_MAX, WORDS_READ_MAX = 39_900, 16_700
+WORDS_MAX, WORDS_READ_MAX = 40_100, 16_800
 #: What ends a command in a shell's line.
 ENDS = {"|", "||", "&&", "&", ";", ">", ">>", "<", "2>"}
 
@@ -164,6 +164,11 @@ def test_the_pages_stay_short() -> None:
     assert sum(read.values()) <= WORDS_READ_MAX, (
         f"the pages that are read from top to bottom, {guards}"
     )
+
+
+def test_the_readme_names_the_commands_that_do_all_the_set_up() -> None:
+    text = (REPO / "README.md").read_text("utf-8")
+    assert "`make quickstart` does the same, and `make test` passes the tests" in text
 
 
 def test_pages_that_code_names_are_there() -> None:
