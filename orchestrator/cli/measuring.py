@@ -6,7 +6,7 @@ import tempfile
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
@@ -18,6 +18,9 @@ from orchestrator.errors import BenchfarmError, UsageError
 from orchestrator.files import check_writable
 from orchestrator.records.plan import Plan, PlanOptions
 from orchestrator.settings import Settings
+
+if TYPE_CHECKING:
+    from orchestrator.app.workspace import Workspace
 
 
 @command("bench", keys=plan_keys())
@@ -75,9 +78,8 @@ def run(
 
     Example: benchfarm run --resume
     """
-    from orchestrator.app import measuring, resuming
+    from orchestrator.app import measuring
     from orchestrator.app.attached import Needs
-    from orchestrator.cli.comparing import output_of, pairs_result
 
     if resume and (options or until):
         raise UsageError(
@@ -87,16 +89,26 @@ def run(
     if out is not None:
         check_writable(out)
     with reporting_workspace(settings, wait, makes_store=not resume) as workspace:
-        if limited is not None:
-            done = measuring.run(workspace, limited, Needs.ONE)
-            return campaign_result(workspace, done, out, legend=legend)
-        resumed = resuming.resume(workspace, str(plan or ""))
-        if resumed is None:
-            text = f"nothing is left to resume in {workspace.store.name}"
-            return CommandResult(text=text, data={"campaign_id": None})
-        if resumed.campaign.terms.pairing is not None:
-            return pairs_result(workspace, resumed, output_of("", out, "slower"))
-        return campaign_result(workspace, resumed, out, legend=legend)
+        if limited is None:
+            return _resumed(workspace, str(plan or ""), out, legend=legend)
+        done = measuring.run(workspace, limited, Needs.ONE)
+        return campaign_result(workspace, done, out, legend=legend)
+
+
+def _resumed(
+    workspace: Workspace, campaign: str, out: Path | None, *, legend: bool
+) -> CommandResult:
+    """Resume a campaign; succeed without one when none is named and none is open."""
+    from orchestrator.app import resuming
+    from orchestrator.cli.comparing import output_of, pairs_result
+
+    resumed = resuming.resume(workspace, campaign)
+    if resumed is None:
+        text = f"nothing is left to resume in {workspace.store.name}"
+        return CommandResult(text=text, data={"campaign_id": None})
+    if resumed.campaign.terms.pairing is not None:
+        return pairs_result(workspace, resumed, output_of("", out, "slower"))
+    return campaign_result(workspace, resumed, out, legend=legend)
 
 
 def _limited(settings: Settings, path: Path | None, budget: str, until: str) -> Plan:
