@@ -71,6 +71,6 @@ def test_each_device_has_its_build_or_the_reason_why_it_has_none(
     (missing,) = choice.missing(plan(native), [PHONE])
     choice.assume([missing])
     assert choice.missing(plan(native), [PHONE]) == []
-    imported = choice.of(plan(ToolName.TEXT), [PHONE])[PHONE.serial, ToolName.TEXT]
-    assert isinstance(imported, Skip)
-    assert imported.reason_code == "tool-not-on-device"
+    of_host = choice.of(plan(ToolName.LITERT), [PHONE])[PHONE.serial, ToolName.LITERT]
+    assert isinstance(of_host, Skip)
+    assert of_host.reason_code == "tool-not-on-device"
