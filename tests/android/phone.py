@@ -44,6 +44,10 @@ class Phone:
     def halt(self) -> None:
         """End all its processes: with the first one of a pid namespace the kernel ends the others."""
         assert self.process is not None
+        # A first process that has just begun doesn't end with its parent yet.
+        self.process.send_signal(signal.SIGSTOP)
+        for pid in _children(self.process.pid):
+            os.kill(pid, signal.SIGKILL)
         self.process.kill()
         self.process.wait()
 
