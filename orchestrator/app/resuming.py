@@ -125,11 +125,16 @@ def _chosen(workspace: Workspace, listed: Sequence[Campaign]) -> tuple[Campaign,
     return read_campaign(workspace.store, chosen.campaign_id), tuple(passed_over)
 
 
+def _check_passes(campaign: Campaign) -> None:
+    """Raise UsageError where one of a campaign's passes isn't installed."""
+    for name in {item.run_pass for item in campaign.invocations}:
+        pass_of(name)
+
+
 def _missing_pass(campaign: Campaign) -> str:
     """Return why one of a campaign's passes can't be run here; empty where all can."""
     try:
-        for name in {item.run_pass for item in campaign.invocations}:
-            pass_of(name)
+        _check_passes(campaign)
     except BenchfarmError as error:
         return str(error)
     return ""
@@ -206,8 +211,7 @@ def open_cases(workspace: Workspace, campaign: Campaign) -> list[Case]:
     """Return the cases of a stored campaign's open runs, with the reference workload of their
     devices; raises UsageError where one of its passes isn't installed.
     """
-    for name in {item.run_pass for item in campaign.invocations}:
-        pass_of(name)
+    _check_passes(campaign)
     works = open_work_by_serial(
         campaign,
         map(slim, workspace.store.runs(campaign_ids=[campaign.campaign_id])),
