@@ -6,11 +6,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from orchestrator.frozen import frozen
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
+    from orchestrator.app.doctor import Finding
     from orchestrator.app.exchange import ExportRequest, ImportRequest
     from orchestrator.app.workspace import Workspace
     from orchestrator.cli.output import CommandResult
@@ -18,8 +21,9 @@ if TYPE_CHECKING:
     from orchestrator.ports import Device, ListedPhone
     from orchestrator.programs import Program
     from orchestrator.reading.lines import Buffer, Line
+    from orchestrator.records.answers import DoneAnswer
     from orchestrator.records.campaign import Campaign
-    from orchestrator.records.case import ToolName
+    from orchestrator.records.case import CampaignId, ToolName
     from orchestrator.records.run import ToolReport
     from orchestrator.settings import Settings
 
@@ -145,3 +149,61 @@ class ProgramSource:
     read: Callable[[Buffer, Callable[[Buffer], Iterable[Line]]], list[ToolReport]]
     #: Returns the errors of the faulty files.
     faults: Callable[[], Sequence[PlanError]] = tuple
+
+
+@frozen
+class JobOwner:
+    """The job of a campaign, which only a worker resumes while it is open."""
+
+    submission: str
+    serial: str
+    #: Whether it waits or runs.
+    is_open: bool
+
+
+class Queue(Protocol):
+    """A queue of jobs for the phones of many hosts, as other commands read it.
+
+    Rows are mappings by column: docs/reference/farm.md and the class of the farm's extension have
+    them. Every method raises StoreError.
+    """
+
+    def now(self) -> datetime:
+        """Return the queue's time (UTC), which all hosts share."""
+
+    def hosts(self) -> Sequence[Mapping[str, Any]]:
+        """Return the hosts that work for the queue."""
+
+    def phones(self) -> Sequence[Mapping[str, Any]]:
+        """Return the announced phones, a row per phone and host."""
+
+    def away(self) -> Sequence[Mapping[str, Any]]:
+        """Return the phones that a host announced and none does now."""
+
+    def jobs(self, submission: str = "") -> Sequence[Mapping[str, Any]]:
+        """Return the jobs of a submission, or all open and the newest others."""
+
+    def pauses(self) -> Sequence[str]:
+        """Return the paused scopes."""
+
+    def owners(self, campaign_ids: Sequence[CampaignId]) -> Mapping[CampaignId, JobOwner]:
+        """Return the jobs of these campaigns; campaigns without a job are left out."""
+
+    def ask_release(self, serial: str) -> str:
+        """Request a phone's release from quarantine; return its host's name, empty for none."""
+
+
+@frozen
+class QueueSource:
+    """The queue of jobs in a store's database. benchfarm's own is its only one."""
+
+    #: Opens the queue of a store's URL for reading, None where there is none. Raises ImportError
+    #: without the packages of its database.
+    reading: Callable[[str], AbstractContextManager[Queue | None]]
+    #: Pause and resume scopes: ``farm``, ``host:NAME``, ``phone:SERIAL``. Raise UsageError.
+    pause: Callable[[Settings, Sequence[str]], DoneAnswer]
+    resume: Callable[[Settings, Sequence[str]], DoneAnswer]
+    #: Cancels a submission, or the jobs of some of its phones. Raises UsageError.
+    cancel: Callable[[Workspace, str, Sequence[str]], DoneAnswer]
+    #: Returns the findings of ``benchfarm doctor``. Raises StoreError.
+    findings: Callable[[Workspace], Sequence[Finding]]

@@ -17,7 +17,7 @@ name is known by its entry point.
 | pages | the page's file without its ending | a :class:`Page` |
 | program_sources | any | a :class:`ProgramSource` |
 | programs | a prefix, a dot and a name: ``acme.sleep`` | its :class:`Program` |
-| queues | queue, control | modules of the farm's extension; nobody else's |
+| queues | any | the :class:`QueueSource` |
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
     from orchestrator.app.attached import open_devices
+    from orchestrator.app.doctor import Finding
     from orchestrator.app.exchange import ExportRequest, ImportRequest, store_import
     from orchestrator.app.workspace import Workspace
     from orchestrator.cli.commands import command
@@ -58,10 +59,13 @@ if TYPE_CHECKING:
         Exported,
         Exporter,
         Importer,
+        JobOwner,
         Message,
         Notifier,
         Page,
         ProgramSource,
+        Queue,
+        QueueSource,
         Receiver,
     )
     from orchestrator.ports import Change, CheckResult, Device, ListedPhone, PhoneCheck
@@ -84,12 +88,14 @@ __all__ = [
     "Exported",
     "Exporter",
     "Figure",
+    "Finding",
     "FlagFamily",
     "ForeignRun",
     "HostDevice",
     "ImportBatch",
     "ImportRequest",
     "Importer",
+    "JobOwner",
     "Kind",
     "ListedPhone",
     "Message",
@@ -100,6 +106,8 @@ __all__ = [
     "PhoneCheck",
     "Program",
     "ProgramSource",
+    "Queue",
+    "QueueSource",
     "Receiver",
     "Repetition",
     "Settings",
@@ -128,8 +136,9 @@ _HOMES: Final = {
     name: f"orchestrator.{module}"
     for module, names in {
         "plugin_kinds": "DeviceSource Exported Exporter Importer Message Notifier Page"
-        " ProgramSource Receiver",
+        " ProgramSource Queue QueueSource JobOwner Receiver",
         "app.attached": "open_devices",
+        "app.doctor": "Finding",
         "app.exchange": "ExportRequest ImportRequest store_import",
         "app.workspace": "Workspace",
         "cli.commands": "command",

@@ -18,7 +18,7 @@ from typing import Final
 from orchestrator import __version__
 from orchestrator.app.attached import attached_devices
 from orchestrator.app.phones import HIDDEN_SAMSUNG, adb_servers
-from orchestrator.app.status import extension, other_runners, queue_beside
+from orchestrator.app.status import other_runners, queue_beside, queue_source
 from orchestrator.app.workspace import Workspace
 from orchestrator.errors import BenchfarmError, DeviceError, StoreError
 from orchestrator.frozen import frozen
@@ -66,14 +66,13 @@ def farm_findings(workspace: Workspace, *, must_be_there: bool) -> list[Finding]
         with ExitStack() as stack:
             if not must_be_there and queue_beside(workspace.settings, stack) is None:
                 return []
-        findings: list[Finding] = extension("doctor").farm_findings(workspace)
+        return list(queue_source().findings(workspace))
     except StoreError as error:
         return [
             problem(
                 "queue", str(error), error.hint or "fix that, then run 'benchfarm doctor' again"
             )
         ]
-    return findings
 
 
 def host_findings(workspace: Workspace) -> list[Finding]:

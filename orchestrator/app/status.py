@@ -13,7 +13,6 @@ from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote as percent_encode
 from urllib.parse import unquote
@@ -32,10 +31,10 @@ from orchestrator.engine.events import (
     RoundAdded,
     RunStored,
 )
-from orchestrator.errors import StoreError
+from orchestrator.errors import StoreError, UsageError
 from orchestrator.files import write_whole
 from orchestrator.passes import pass_of
-from orchestrator.plugins import load, plugins
+from orchestrator.plugins import JobOwner, Queue, QueueSource, every
 from orchestrator.ports import Observer
 from orchestrator.processes import Locks
 from orchestrator.programs import usual_tool
@@ -326,19 +325,15 @@ def runner_elsewhere(settings: Settings, campaign: Campaign) -> str:
     return "" if is_own or campaign.status is not CampaignStatus.RUNNING else campaign.host
 
 
-#: A farm's queue: the FarmQueue of extensions/farm/queue.py, which the core doesn't know.
-QueueView = Any
+def queue_source() -> QueueSource:
+    """Return the source of the queue; raises UsageError where the farm isn't installed."""
+    sources = every("queues", QueueSource)
+    if not sources:
+        raise UsageError("the farm isn't installed", hint="benchfarm's whole distribution has it")
+    return next(iter(sources.values()))
 
 
-def extension(module: str) -> Any:  # noqa: ANN401 - a module
-    """Return a module of the extension that has queues.
-
-    Raises ImportError without its packages, KeyError without such an extension.
-    """
-    return load(plugins("queues")[module], ModuleType)
-
-
-def queue_beside(settings: Settings, stack: ExitStack) -> QueueView | None:
+def queue_beside(settings: Settings, stack: ExitStack) -> Queue | None:
     """Return the queue in the store's database.
 
     None without the packages, or where there is none to be read.
@@ -346,15 +341,15 @@ def queue_beside(settings: Settings, stack: ExitStack) -> QueueView | None:
     if not settings.store.startswith(("postgresql", "postgres")):
         return None
     try:
-        module = extension("queue")
-    except (ImportError, KeyError):
+        return stack.enter_context(queue_source().reading(settings.store))
+    except (ImportError, UsageError):
         return None
-    queue = stack.enter_context(module.FarmQueue(settings.store, is_guest=True))
-    return queue if queue.is_there() else None
 
 
-def owning_jobs(settings: Settings, campaign_ids: Sequence[CampaignId]) -> Mapping[CampaignId, Any]:
-    """Return the jobs (submission, serial, is_open) of some campaigns; campaigns without a job are
+def owning_jobs(
+    settings: Settings, campaign_ids: Sequence[CampaignId]
+) -> Mapping[CampaignId, JobOwner]:
+    """Return the jobs of some campaigns; campaigns without a job are
     left out.
 
     Raises StoreError.

@@ -279,11 +279,9 @@ def pause(
 
     Example: benchfarm farm pause --undo
     """
-    from orchestrator.extensions.farm import submissions
-    from orchestrator.extensions.farm.queue import FarmQueue
+    from orchestrator.extensions.farm.source import QUEUE
 
-    with FarmQueue(settings.store) as queue:
-        return (submissions.resume if undo else submissions.pause)(queue, scopes or ())
+    return (QUEUE.resume if undo else QUEUE.pause)(settings, scopes or ())
 
 
 @command("farm forget")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from orchestrator.errors import UsageError
 from orchestrator.extensions.farm.schema import Database
 from orchestrator.frozen import frozen
+from orchestrator.plugins import JobOwner
 from orchestrator.records.case import CampaignId, Serial, campaign_id_of
 from orchestrator.records.device import HOST_SERIAL
 
@@ -87,16 +88,6 @@ class Submission:
     #: The contents that it needs, by sha256.
     files: Sequence[str]
     priority: int
-
-
-@frozen
-class Owner:
-    """A campaign's job."""
-
-    submission: str
-    serial: Serial
-    #: Whether it waits or runs: only a worker resumes the campaign then.
-    is_open: bool
 
 
 @frozen
@@ -313,7 +304,7 @@ class JobTable(Database):
         )
         return {row["serial"]: row["why"] for row in rows}
 
-    def owners(self, campaign_ids: Sequence[CampaignId]) -> dict[CampaignId, Owner]:
+    def owners(self, campaign_ids: Sequence[CampaignId]) -> dict[CampaignId, JobOwner]:
         """Return the jobs of these campaigns; campaigns without a job are left out."""
         rows = self.rows(
             f"""
@@ -322,7 +313,7 @@ class JobTable(Database):
             """,
             list(campaign_ids),
         )
-        return {row.pop("campaign_id"): Owner(**row) for row in rows}
+        return {row.pop("campaign_id"): JobOwner(**row) for row in rows}
 
 
 def can_have_jobs(serial: str) -> bool:

@@ -20,12 +20,12 @@ from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException
 
 from orchestrator.app.phones import release_phone
-from orchestrator.app.status import QueueView, extension
+from orchestrator.app.status import queue_source
 from orchestrator.app.stored import find_campaigns
 from orchestrator.errors import BenchfarmError, NotFoundError, UsageError
 from orchestrator.extensions.history.farm_now import FarmNow, job_answer
 from orchestrator.extensions.history.site import Site
-from orchestrator.plugins import Workspace
+from orchestrator.plugins import Queue, QueueSource, Workspace
 from orchestrator.records.answers import (
     CampaignAnswer,
     ChangeAnswer,
@@ -53,7 +53,7 @@ _TOKEN: Final = [Depends(HTTPBearer(scheme_name="token", auto_error=False))]
 
 
 def make_api(
-    workspace: Workspace, queue: QueueView | None, site_now: Callable[[], Site], farm_now: FarmNow
+    workspace: Workspace, queue: Queue | None, site_now: Callable[[], Site], farm_now: FarmNow
 ) -> FastAPI:
     """Return the application that is mounted at ``PATH``; its answers are made in several threads."""
     api = FastAPI(
@@ -157,19 +157,17 @@ def make_api(
     @api.post("/pauses", dependencies=_TOKEN)
     def pause(pause_request: PauseRequest) -> DoneAnswer:
         """Pause the farm, a host or a phone; needs the token."""
-        return steered(lambda control, opened: control.pause(opened, [pause_request.scope]))
+        return steered(lambda source: source.pause(workspace.settings, [pause_request.scope]))
 
     @api.delete("/pauses", dependencies=_TOKEN)
     def resume(scope: str) -> DoneAnswer:
         """End a pause; needs the token."""
-        return steered(lambda control, opened: control.resume(opened, [scope]))
+        return steered(lambda source: source.resume(workspace.settings, [scope]))
 
     @api.delete("/submissions/{submission}", dependencies=_TOKEN)
     def cancel(submission: str, phone: Phones = None) -> DoneAnswer:
         """Cancel a submission, or some phones' part of it; needs the token."""
-        return steered(
-            lambda control, opened: control.cancel(workspace, opened, submission, phone or [])
-        )
+        return steered(lambda source: source.cancel(workspace, submission, phone or []))
 
     @api.delete("/quarantine/{serial}", dependencies=_TOKEN)
     def release(serial: str) -> DoneAnswer:
@@ -178,23 +176,20 @@ def make_api(
         farm_now.read(is_fresh=True)
         return done
 
-    def steered(act: Callable[[Any, QueueView], DoneAnswer]) -> DoneAnswer:
-        """Run an action of the farm's control module; StoreError for a queue of another version."""
+    def steered(act: Callable[[QueueSource], DoneAnswer]) -> DoneAnswer:
+        """Run an action of the queue's source; StoreError for a queue of another version."""
         if queue is None:
             raise UsageError(
                 "this store has no farm's queue", hint="a farm needs a store on PostgreSQL"
             )
-        with extension("queue").FarmQueue(workspace.settings.store) as opened:
-            done = act(extension("control"), opened)
+        done = act(queue_source())
         farm_now.read(is_fresh=True)
         return done
 
     return api
 
 
-def release_from_quarantine(
-    workspace: Workspace, queue: QueueView | None, serial: str
-) -> DoneAnswer:
+def release_from_quarantine(workspace: Workspace, queue: Queue | None, serial: str) -> DoneAnswer:
     """End a phone's quarantine, or ask its host to; raises UsageError."""
     if workspace.quarantine.reason(Serial(serial)):
         return release_phone(workspace.settings, serial)

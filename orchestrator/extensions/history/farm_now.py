@@ -15,11 +15,11 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from urllib.parse import quote
 
-from orchestrator.app.status import QueueView, doing_of, phone_elsewhere, running_here
+from orchestrator.app.status import doing_of, phone_elsewhere, running_here
 from orchestrator.documents import adapter_of
 from orchestrator.errors import BenchfarmError
 from orchestrator.extensions.history.series import first_moment, night_of
-from orchestrator.plugins import Workspace
+from orchestrator.plugins import Queue, Workspace
 from orchestrator.records.answers import (
     DeviceAnswer,
     FarmAnswer,
@@ -104,7 +104,7 @@ class FarmNow:
     """The farm as it is now."""
 
     def __init__(
-        self, workspace: Workspace, queue: QueueView | None, *, can_be_steered: bool = False
+        self, workspace: Workspace, queue: Queue | None, *, can_be_steered: bool = False
     ) -> None:
         """``queue`` None: the phones are those of this computer."""
         self._workspace = workspace
@@ -134,7 +134,7 @@ class FarmNow:
         return replace(farm, can_be_steered=self._can_be_steered)
 
 
-def read_farm(workspace: Workspace, queue: QueueView | None, submission: str = "") -> FarmAnswer:
+def read_farm(workspace: Workspace, queue: Queue | None, submission: str = "") -> FarmAnswer:
     """Return the farm as it is now; its jobs are those of ``submission`` unless that is empty.
 
     ``queue`` None: the phones are those of this computer. Raises StoreError.
@@ -240,7 +240,7 @@ def _working(
     return work
 
 
-def _announced(queue: QueueView) -> dict[str, _Row]:
+def _announced(queue: Queue) -> dict[str, _Row]:
     """Return the phones of the farm's hosts, each once, and those that are offline."""
     phones: dict[str, _Row] = {}
     for row in queue.phones():

@@ -17,7 +17,7 @@ import pytest
 
 from orchestrator.app.attached import check_selection
 from orchestrator.app.doctor import host_findings
-from orchestrator.app.status import QueueView, queue_beside
+from orchestrator.app.status import queue_beside
 from orchestrator.app.workspace import Workspace
 from orchestrator.cli import devices
 from orchestrator.errors import NoDeviceError, PlanError, StoreError, UsageError
@@ -581,7 +581,7 @@ def test_a_phone_or_host_that_is_away_can_be_paused_before_it_comes_back(
     assert submissions.pause(queue, ["host:one"]).text == "paused: host:one, phone:B"
 
 
-def farm_of(workspace: Workspace, queue: QueueView | None) -> FarmNow:
+def farm_of(workspace: Workspace, queue: FarmQueue | None) -> FarmNow:
     return FarmNow(workspace, queue)
 
 
