@@ -6,7 +6,8 @@ import os
 import threading
 import time
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta, tzinfo
+from datetime import time as time_of_day
 from pathlib import Path
 from typing import Protocol
 from zoneinfo import ZoneInfo
@@ -119,3 +120,13 @@ def _is_local_zone(name: str) -> bool:
     return zone is not None and all(
         moment.astimezone(zone).utcoffset() == moment.astimezone().utcoffset() for moment in moments
     )
+
+
+def night_of(moment: datetime, zone: tzinfo | None) -> date:
+    """Return the night of a moment, in a time zone; None: in this computer's."""
+    return (moment.astimezone(zone) - timedelta(hours=12)).date()
+
+
+def first_moment(night: date, zone: tzinfo | None) -> datetime:
+    """Return when a night begins: at its date's noon."""
+    return datetime.combine(night, time_of_day(12), zone).astimezone(zone)

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+from orchestrator.clock import night_of
 from orchestrator.extensions.farm.manifest import dump
 from orchestrator.extensions.farm.queue import IN_QUARANTINE, Announced, FarmQueue
-from orchestrator.extensions.history.series import night_of
 from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.case import DelegateName, Serial, campaign_id_of
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState

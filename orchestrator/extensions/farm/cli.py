@@ -178,9 +178,9 @@ def farm_status(
 
     Example: benchfarm farm status
     """
+    from orchestrator.app.farm import read_farm
     from orchestrator.extensions.farm import submissions
     from orchestrator.extensions.farm.queue import FarmQueue
-    from orchestrator.extensions.history.farm_now import read_farm
     from orchestrator.plugins import Workspace
 
     with FarmQueue(settings.store) as queue, Workspace(settings) as workspace:
@@ -205,7 +205,7 @@ def _status(
     """
     from orchestrator.app import time_limits
     from orchestrator.extensions.farm import submissions
-    from orchestrator.extensions.history.farm_now import hosts_table, jobs_table, phones_table
+    from orchestrator.tables.farm import hosts_table, jobs_table, phones_table
 
     campaigns = {CampaignId(job.campaign_id): job.serial for job in farm.jobs if is_one}
     without_result = {

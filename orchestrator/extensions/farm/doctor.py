@@ -8,9 +8,9 @@ from typing import Final
 
 from orchestrator import __version__
 from orchestrator.app.doctor import Finding, ok, problem, run_checks, warning
+from orchestrator.app.farm import read_farm, state_counts
 from orchestrator.extensions.farm.job_table import HOST_SILENT_S
 from orchestrator.extensions.farm.queue import FarmQueue
-from orchestrator.extensions.history.farm_now import read_farm, state_counts
 from orchestrator.plugins import Workspace
 from orchestrator.records.answers import FarmAnswer
 from orchestrator.units import format_duration

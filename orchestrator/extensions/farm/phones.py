@@ -9,6 +9,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.app.attached import check_selection
+from orchestrator.app.farm import away_since
 from orchestrator.errors import NoDeviceError, PlanError
 from orchestrator.extensions.farm.job_table import NO_JOBS, can_have_jobs
 from orchestrator.extensions.farm.manifest import (
@@ -18,7 +19,6 @@ from orchestrator.extensions.farm.manifest import (
     read_manifest,
 )
 from orchestrator.extensions.farm.queue import GONE_S, Announced, FarmQueue
-from orchestrator.extensions.history.farm_now import away_since
 from orchestrator.planning.selection import choose, misfit
 from orchestrator.records.case import Serial
 from orchestrator.records.device import DeviceFacts, phone_differences

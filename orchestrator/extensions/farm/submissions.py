@@ -11,16 +11,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
+from orchestrator.app.farm import job_answer
 from orchestrator.app.inputs import host_files, identify, reference_model
 from orchestrator.app.resuming import close_cancelled
+from orchestrator.clock import night_of
 from orchestrator.config.plan import load_plan
 from orchestrator.errors import NotFoundError, PlanError, UsageError
 from orchestrator.extensions.farm.job_table import Submission
 from orchestrator.extensions.farm.manifest import Content, Contents, Manifest, builds_kind, dump
 from orchestrator.extensions.farm.phones import check_names, choose_phones
 from orchestrator.extensions.farm.queue import FarmQueue
-from orchestrator.extensions.history.farm_now import job_answer
-from orchestrator.extensions.history.series import night_of
 from orchestrator.files import sha256_of
 from orchestrator.planning.selection import tools_for
 from orchestrator.plugins import Settings, Workspace

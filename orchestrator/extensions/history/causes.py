@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
+from orchestrator.clock import night_of
 from orchestrator.extensions.history.changepoint import Change
-from orchestrator.extensions.history.series import NightTable, night_of
+from orchestrator.extensions.history.series import NightTable
 from orchestrator.frozen import frozen
 from orchestrator.records.case import Build, Serial
 from orchestrator.records.history import Contents, DeviceSighting

@@ -12,8 +12,9 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from orchestrator import __version__
+from orchestrator.app.farm import HOURS, ORDER
 from orchestrator.errors import BenchfarmError, StoreError
-from orchestrator.extensions.history.farm_now import HOURS, ORDER, FarmNow
+from orchestrator.extensions.history.farm_now import FarmNow
 from orchestrator.extensions.history.regressions import LatencyChange
 from orchestrator.extensions.history.web import ServedPage
 from orchestrator.plugins import Workspace

@@ -13,19 +13,11 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Final
 
+from orchestrator.app.farm import state_counts
 from orchestrator.app.stored import report_data
 from orchestrator.errors import NotFoundError, UsageError
 from orchestrator.extensions.history.changepoint import SEGMENT_NIGHTS
 from orchestrator.extensions.history.changes import CHANGES
-from orchestrator.extensions.history.farm_now import (
-    TONES,
-    cancel_button,
-    hosts_table,
-    jobs_table,
-    pause_button,
-    phones_table,
-    state_counts,
-)
 from orchestrator.extensions.history.regressions import SILENT_NIGHTS, ChangeGroup, LatencyChange
 from orchestrator.extensions.history.site import (
     Site,
@@ -49,6 +41,14 @@ from orchestrator.records.plan import StoppingRule
 from orchestrator.records.verdict import ParityVerdict, Quality
 from orchestrator.report.drawing import Across, Ends, Line, Mark, Point, axis_of, lines, sparkline
 from orchestrator.report.render import render_html
+from orchestrator.tables.farm import (
+    TONES,
+    cancel_button,
+    hosts_table,
+    jobs_table,
+    pause_button,
+    phones_table,
+)
 from orchestrator.tables.html import Html, fold, mark, template
 from orchestrator.tables.labels import STATE_CLASSES, moment_text, short_names
 from orchestrator.tables.table import MS, NOTHING, PAGE, Column, Kind, Table, column_decimals

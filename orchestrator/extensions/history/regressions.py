@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from orchestrator.analysis.outcome import of_one_kind
+from orchestrator.clock import first_moment, night_of
 from orchestrator.errors import UsageError
 from orchestrator.extensions.history.causes import Cause, Causes, contents_around, group_changes
 from orchestrator.extensions.history.changepoint import (
@@ -24,14 +25,7 @@ from orchestrator.extensions.history.changepoint import (
     changes,
     is_news,
 )
-from orchestrator.extensions.history.series import (
-    NightTable,
-    Series,
-    first_moment,
-    night_of,
-    night_table,
-    read_series,
-)
+from orchestrator.extensions.history.series import NightTable, Series, night_table, read_series
 from orchestrator.frozen import frozen
 from orchestrator.plugins import Workspace
 from orchestrator.records.case import BuildSha, CampaignId, Serial, SeriesKey, grouped

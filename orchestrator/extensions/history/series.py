@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from datetime import date, datetime, time, timedelta, tzinfo
+from datetime import date, tzinfo
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,6 +21,7 @@ from orchestrator.analysis.intervals import (
     trimmed_means,
 )
 from orchestrator.analysis.summary import LEVEL
+from orchestrator.clock import night_of
 from orchestrator.delegates import DELEGATES
 from orchestrator.extensions.history.changepoint import Floats, Integers
 from orchestrator.frozen import frozen
@@ -31,9 +32,6 @@ from orchestrator.tables.labels import page_name
 
 if TYPE_CHECKING:
     from orchestrator.store.opening import Store
-
-#: A night has the date on which it begins. It lasts from noon to noon in its store's time zone.
-_NOON = timedelta(hours=12)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,16 +120,6 @@ class NightDetails:
     is_trusted: NDArray[np.bool_]
     #: Index of a series, index of a night, campaign: in the order of series and nights.
     campaigns: tuple[Integers, Integers, tuple[CampaignId, ...]]
-
-
-def night_of(moment: datetime, zone: tzinfo | None) -> date:
-    """Return the night of a moment, in a time zone; None: in this computer's."""
-    return (moment.astimezone(zone) - _NOON).date()
-
-
-def first_moment(night: date, zone: tzinfo | None) -> datetime:
-    """Return when a night begins: at its date's noon."""
-    return datetime.combine(night, time(12), zone).astimezone(zone)
 
 
 def night_table(points: Points, *, only: Collection[CampaignId], zone: tzinfo | None) -> NightTable:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator import __version__
+from orchestrator.clock import night_of
 from orchestrator.extensions.history.causes import (
     content_differences,
     content_steps,
@@ -39,7 +40,6 @@ from orchestrator.extensions.history.series import (
     NightTable,
     Series,
     night_details,
-    night_of,
     night_table,
     read_series,
 )

@@ -17,6 +17,7 @@ import pytest
 
 from orchestrator.app.attached import check_selection
 from orchestrator.app.doctor import host_findings
+from orchestrator.app.farm import read_farm
 from orchestrator.app.status import queue_beside
 from orchestrator.app.workspace import Workspace
 from orchestrator.cli import devices
@@ -28,7 +29,7 @@ from orchestrator.extensions.farm.manifest import dump
 from orchestrator.extensions.farm.phones import add_new_phones, check_names, choose_phones
 from orchestrator.extensions.farm.queue import Announced, FarmQueue
 from orchestrator.extensions.history.api import release_from_quarantine
-from orchestrator.extensions.history.farm_now import FarmNow, read_farm
+from orchestrator.extensions.history.farm_now import FarmNow
 from orchestrator.extensions.history.metrics import Numbers
 from orchestrator.extensions.history.web import LivePages
 from orchestrator.ports import Change

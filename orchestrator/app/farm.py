@@ -1,0 +1,276 @@
+"""The current state of a farm, or of this computer's phones: phones, hosts, jobs, tonight's
+progress. One record, read once from the database.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from orchestrator.app.status import doing_of, phone_elsewhere, running_here
+from orchestrator.app.workspace import Workspace
+from orchestrator.clock import first_moment, night_of
+from orchestrator.documents import adapter_of
+from orchestrator.plugins import Queue
+from orchestrator.records.answers import (
+    DeviceAnswer,
+    FarmAnswer,
+    HostAnswer,
+    JobAnswer,
+    NightAnswer,
+    answer_of,
+)
+from orchestrator.records.campaign import Campaign, Invocation, PhoneActivity, PhoneStatus, Progress
+from orchestrator.records.case import CampaignId
+from orchestrator.records.device import DeviceFacts
+from orchestrator.records.run import Outcome, RunRecord
+
+if TYPE_CHECKING:
+    from orchestrator.store.opening import Store
+
+#: Runs, heat and battery are those of campaigns that began within these hours.
+HOURS: Final = 24
+_STANDINGS: Final = {
+    PhoneActivity.WORKING: "measuring",
+    PhoneActivity.WAITING: "waiting",
+    PhoneActivity.AWAY: "away",
+    PhoneActivity.ABANDONED: "abandoned",
+}
+#: The order of the list of phones.
+ORDER: Final = (
+    "clash",
+    "measuring",
+    "abandoned",
+    "away",
+    "quarantined",
+    "unusable",
+    "silent",
+    "waiting",
+    "paused",
+    "free",
+    "idle",
+)
+#: The order in which the states of a phone at several hosts count: another host may use it.
+_COUNTS: Final = ("clash", "measuring", "free", "paused", "quarantined", "unusable", "silent")
+_JOB_ORDER: Final = ("runs", "waits", "failed", "done", "cancelled")
+_Row = Mapping[str, Any]
+
+
+def read_farm(workspace: Workspace, queue: Queue | None, submission: str = "") -> FarmAnswer:
+    """Return the farm as it is now; its jobs are those of ``submission`` unless that is empty.
+
+    ``queue`` None: the phones are those of this computer. Raises StoreError.
+    """
+    store, now = workspace.store, workspace.clock.now()
+    opened = {item.campaign_id: item for item in store.campaigns(only_open=True)}
+    progress = store.progress(only_open=True)
+    newest = {
+        str(run.case.serial): run for run in store.activity(now - timedelta(hours=HOURS)).newest
+    }
+    jobs = queue.jobs() if queue is not None else []
+    running = {str(job["serial"]): job for job in jobs if job["status"] == "runs"}
+    working = _working(workspace, running, opened, progress, newest)
+    stored_facts = {str(serial): facts for serial, facts in store.devices().items()}
+    rows = _announced(queue) if queue is not None else _local_phones(workspace, newest)
+    # A phone that measures here may not be announced by any host.
+    state = "measuring" if queue is not None else "idle"
+    rows |= {
+        serial: {"serial": serial, "state": state, "reason": ""} for serial in working.keys() - rows
+    }
+    devices = []
+    for serial, row in rows.items():
+        job = running.get(serial)
+        phone = DeviceAnswer(
+            serial=serial,
+            state=row["state"],
+            reason=row["reason"],
+            host=row.get("host", ""),
+            seen_at=row.get("seen_at"),
+            submission=job["submission"] if job is not None else "",
+        )
+        if (facts := stored_facts.get(serial) or _announced_facts(row)) is not None:
+            phone = replace(phone, name=facts.kind_title, is_virtual=facts.is_virtual)
+        phone = _with_run(phone, newest[serial]) if serial in newest else phone
+        phone = _with_work(phone, *working[serial], now) if serial in working else phone
+        devices.append(phone)
+    devices.sort(key=lambda item: (ORDER.index(item.state), item.name, item.serial))
+    ends = [item.done_at for item in devices if item.serial in working]
+    farm = FarmAnswer(
+        has_queue=queue is not None,
+        can_be_steered=False,
+        night=tonight(store, now, opened.values(), progress, ends),
+        devices=tuple(devices),
+    )
+    if queue is None:
+        return farm
+    free = {item.serial for item in devices if item.state == "free"}
+    waiting = [job["again_at"] for job in jobs if job["again_at"] and job["serial"] in free]
+    # By the database's clock, which set those times: this computer's may be wrong.
+    lag_s = (queue.now() - min(waiting)) / timedelta(seconds=1) if waiting else 0.0
+    listed = queue.jobs(submission) if submission else _current_jobs(jobs)
+    return replace(
+        farm,
+        hosts=tuple(answer_of(HostAnswer, row) for row in queue.hosts()),
+        jobs=tuple(map(job_answer, sorted(listed, key=_job_rank))),
+        pauses=tuple(queue.pauses()),
+        lag_s=max(0.0, lag_s),
+    )
+
+
+def _current_jobs(jobs: Sequence[_Row]) -> list[_Row]:
+    """Return the open jobs, and the failed ones of each plan's newest submission."""
+    # A submission's age is its first job's: an old one gets a new job for a new phone.
+    firsts = {job["submission"]: job for job in reversed(jobs)}
+    newest = {
+        job["plan_name"]: job["submission"]
+        for job in sorted(firsts.values(), key=lambda job: int(job["job_id"]))
+    }
+    return [
+        job
+        for job in jobs
+        if job["status"] in {"runs", "waits"}
+        or (job["status"] == "failed" and job["submission"] in newest.values())
+    ]
+
+
+def _job_rank(job: _Row) -> tuple[int, ...]:
+    return _JOB_ORDER.index(job["status"]), -job["priority"], job["job_id"]
+
+
+def _working(
+    workspace: Workspace,
+    jobs: Mapping[str, _Row],
+    opened: Mapping[CampaignId, Campaign],
+    progress: Mapping[CampaignId, Progress],
+    newest: Mapping[str, RunRecord],
+) -> dict[str, tuple[str, PhoneStatus]]:
+    """Return the campaign id and the status of each phone of a running campaign."""
+    work: dict[str, tuple[str, PhoneStatus]] = {
+        phone.serial: (campaign_id, phone)
+        for campaign_id, status in running_here(
+            workspace.status_folder, workspace.campaigns
+        ).items()
+        for phone in status.phones
+        if phone.standing is not PhoneActivity.DONE
+    }
+    for serial, job in jobs.items():
+        campaign = opened.get(CampaignId(job["campaign_id"]))
+        if campaign is not None and serial not in work:
+            runs = progress.get(campaign.campaign_id, Progress())[:2]
+            status = phone_elsewhere(serial, campaign, runs, newest.get(serial))
+            work[serial] = campaign.campaign_id, status
+    return work
+
+
+def _announced(queue: Queue) -> dict[str, _Row]:
+    """Return the phones of the farm's hosts, each once, and those that are offline."""
+    phones: dict[str, _Row] = {}
+    for row in queue.phones():
+        before = phones.get(row["serial"], row)
+        phones[row["serial"]] = min(before, row, key=lambda item: _COUNTS.index(item["state"]))
+    for row in queue.away():
+        phones[row["serial"]] = {**row, "host": "", "state": "away", "reason": away_since(row)}
+    return phones
+
+
+def away_since(row: _Row) -> str:
+    """Return the time since which a phone is away, and its last host, as a text."""
+    since = f"{row['seen_at'].astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+    return f"since {since}, seen last at {row['host']}"
+
+
+def _local_phones(workspace: Workspace, serials: Iterable[str]) -> dict[str, _Row]:
+    """Return this computer's phones: those that measured lately and those in quarantine."""
+    phones: dict[str, _Row] = {
+        serial: {"serial": serial, "state": "idle", "reason": ""} for serial in serials
+    }
+    for serial in workspace.quarantine.serials():
+        reason = workspace.quarantine.reason(serial)
+        phones[serial] = {"serial": serial, "state": "quarantined", "reason": reason}
+    return phones
+
+
+def _announced_facts(row: _Row) -> DeviceFacts | None:
+    """Return the facts that a host announced of its phone; None for those of a newer benchfarm."""
+    with suppress(KeyError, ValueError):
+        return adapter_of(DeviceFacts).validate_json(row["facts"], strict=True)
+    return None
+
+
+def _with_run(phone: DeviceAnswer, run: RunRecord) -> DeviceAnswer:
+    """Return a phone with the state of its newest run."""
+    last = Invocation(case=run.case, run_pass=run.run_pass, number=run.invocation)
+    phone = replace(phone, doing=f"last: {doing_of(last)}", is_virtual=run.is_virtual)
+    if (state := run.state_after or run.state_before) is None:
+        return phone
+    return replace(
+        phone,
+        battery_heat_c=state.battery_heat_c,
+        battery_percent=state.battery_percent,
+        read_at=state.at,
+    )
+
+
+def _with_work(
+    phone: DeviceAnswer, campaign_id: str, status: PhoneStatus, now: datetime
+) -> DeviceAnswer:
+    """Return a phone with its status in a running campaign."""
+    is_away = status.standing in {PhoneActivity.AWAY, PhoneActivity.ABANDONED}
+    if phone.state in {"clash", "quarantined", "unusable"}:
+        # A fault of the phone stays one while it measures.
+        state, reason = phone.state, phone.reason
+    else:
+        state, reason = _STANDINGS[status.standing], status.doing if is_away else ""
+    return replace(
+        phone,
+        campaign_id=campaign_id,
+        state=state,
+        reason=reason,
+        doing=phone.doing if is_away else status.doing or phone.doing,
+        stored=status.stored,
+        left=status.left,
+        done_at=None if status.eta_s is None else now + timedelta(seconds=status.eta_s),
+        battery_heat_c=status.battery_heat_c or phone.battery_heat_c,
+    )
+
+
+def tonight(
+    store: Store,
+    now: datetime,
+    opened: Iterable[Campaign],
+    progress: Mapping[CampaignId, Progress],
+    ends: Sequence[datetime | None],
+) -> NightAnswer:
+    """Return the progress of the night. ``opened`` are the open campaigns, ``ends`` the times at
+    which phones are done.
+    """
+    night = night_of(now, store.zone)
+    begin = first_moment(night, store.zone)
+    counts = [item for item in store.activity(begin).runs if item.outcome is not Outcome.UNFIT]
+    remaining = 0
+    for campaign in opened:
+        if campaign.created_at >= begin:
+            stored, planned, _ = progress.get(campaign.campaign_id, Progress())
+            remaining += max(0, planned - stored)
+    known_ends = [end for end in ends if end is not None]
+    return NightAnswer(
+        night=night,
+        with_result=sum(item.count for item in counts if item.outcome is Outcome.COMPLETED),
+        without_result=sum(item.count for item in counts if item.is_without_result),
+        left=remaining,
+        done_at=max(known_ends) if known_ends and len(known_ends) == len(ends) else None,
+    )
+
+
+def job_answer(row: _Row) -> JobAnswer:
+    """Return a job as the queue has it."""
+    return answer_of(JobAnswer, row, plan=row["plan_name"])
+
+
+def state_counts(states: Iterable[str]) -> str:
+    """Return the counts of states as a text: ``3 free, 1 away``."""
+    return ", ".join(f"{count} {state}" for state, count in Counter(states).items())
