@@ -78,14 +78,6 @@ ALLOWED["plugins"] |= {"plugin_kinds"}
 
 #: Extensions know the core; the core finds them by entry points.
 ALLOWED["extensions"] = set(ALLOWED)
-#: Which extension needs another, and why. It only gets shorter.
-BESIDES = {
-    (
-        "farm",
-        "history",
-    ): "status and doctor show the record and the tables of the page",
-    ("interop", "runtimes"): "a device lab's language models are read as LiteRT-LM's output",
-}
 #: What an extension may import beside the third parties' seam: the parts, and the modules of the
 #: use cases.
 OF_EXTENSIONS = PORTS | {
@@ -397,7 +389,7 @@ def test_the_core_names_no_extension_and_no_extension_another() -> None:
         named = set(re.findall(r"orchestrator\.extensions(?:\.(\w+))?", text_of(path)))
         own = where.parts[1] if where.parts[0] == "extensions" else "core"
         found |= {(own, other) for other in named - {own, ""}}
-    assert found == BESIDES.keys(), "BESIDES names what else is imported, each with its reason"
+    assert not found
 
 
 def test_no_statement_names_a_table_of_procrastinate() -> None:
@@ -533,7 +525,6 @@ ELSEWHERE = {
     "extensions/interop/device_lab.py": "a program's own module",
     "extensions/iphone/litert_ios.py": "a program's own module",
     "extensions/runtimes/litert_lm.py": "a program's own module",
-    "extensions/runtimes/litert_lm_output.py": "what a program prints",
     "extensions/interop/texts/summary.py": "what the rows of performance options ask for",
     "extensions/runtimes/output.py": "where declared programs say that they ran",
     "extensions/interop/plain_text.py": "a program's own module",

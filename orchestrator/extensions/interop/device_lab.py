@@ -13,15 +13,15 @@ from typing import Final
 
 from orchestrator.errors import OutputParseError
 from orchestrator.extensions.interop.leaderboard import read_row
-from orchestrator.extensions.runtimes.litert_lm_output import (
+from orchestrator.programs import Program
+from orchestrator.programs.running import ImportedTool
+from orchestrator.reading.lines import program_lines
+from orchestrator.reading.litert_lm import (
     LitertLmReader,
     Process,
     decode_metrics,
     report_of,
 )
-from orchestrator.programs import Program
-from orchestrator.programs.running import ImportedTool
-from orchestrator.reading.lines import program_lines
 from orchestrator.reading.report import RunFiles, parse_run
 from orchestrator.records.case import Case, ToolName
 from orchestrator.records.model import PHASES, asked_tokens, phase_of

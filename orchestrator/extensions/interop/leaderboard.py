@@ -25,7 +25,7 @@ from orchestrator import __version__
 from orchestrator.delegates.judging import extent_of
 from orchestrator.documents import describe
 from orchestrator.errors import OutputParseError
-from orchestrator.extensions.runtimes.litert_lm_output import Process, Repetition, reports_of
+from orchestrator.reading.litert_lm import Process, Repetition, reports_of
 from orchestrator.records.case import (
     BUILTIN,
     IMPORTED_TOOLS,

@@ -50,9 +50,9 @@ from orchestrator.extensions.interop.leaderboard import (
     read_part,
     read_row,
 )
-from orchestrator.extensions.runtimes.litert_lm_output import GPU_API, Process, decode_metrics
 from orchestrator.plugins import Workspace
 from orchestrator.programs.running import described_build
+from orchestrator.reading.litert_lm import GPU_API, Process, decode_metrics
 from orchestrator.records.campaign import Origin
 from orchestrator.records.case import BuildSha, Case, Model, ModelSha, Serial, content_key
 from orchestrator.records.device import DeviceFacts, DeviceKind

@@ -23,12 +23,6 @@ from typing import Final
 
 from orchestrator.delegates import Delegate, FlagFamily, flags_of
 from orchestrator.errors import ArtifactError, OutputParseError
-from orchestrator.extensions.runtimes.litert_lm_output import (
-    LitertLmReader,
-    Process,
-    decode_metrics,
-    report_of,
-)
 from orchestrator.files import expanded
 from orchestrator.passes import pass_of
 from orchestrator.ports import Device, InvocationRequest, Turn
@@ -38,6 +32,12 @@ from orchestrator.programs.native import command_line, on_cores
 from orchestrator.programs.running import format_flags, library_folders, pass_flags, run_and_collect
 from orchestrator.reading.failures import end_failure
 from orchestrator.reading.lines import program_lines
+from orchestrator.reading.litert_lm import (
+    LitertLmReader,
+    Process,
+    decode_metrics,
+    report_of,
+)
 from orchestrator.records.build_spec import FlagFault, FlagSchema, FlagSpec
 from orchestrator.records.case import Build, BuildSha, Case, ToolName
 from orchestrator.records.device import HOST_SERIAL, DeviceKind

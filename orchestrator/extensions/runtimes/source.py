@@ -27,8 +27,8 @@ def _program(tool: ToolName) -> Program:
 
 
 def _read(buffer: Buffer, lines: Callable[[Buffer], Iterable[Line]]) -> list[ToolReport]:
-    from orchestrator.extensions.runtimes.litert_lm_output import reports_in
     from orchestrator.extensions.runtimes.output import declared_reports
+    from orchestrator.reading.litert_lm import reports_in
 
     # A text may be of several programs.
     return [*reports_in(buffer, lines), *declared_reports(buffer, lines)]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from orchestrator.extensions.interop.leaderboard import Row, leaderboard_lines, read_row
-from orchestrator.extensions.runtimes.litert_lm_output import Process, Repetition, reports_of
+from orchestrator.reading.litert_lm import Process, Repetition, reports_of
 from orchestrator.records.case import Case, DelegateName, ToolName
 from orchestrator.records.run import DelegateEvidence, DelegateShare, DelegateTruth, ToolReport
 from tests.samples.sample_lab import BUILDS, MOBILENET, REAL_PIXEL, case, run
