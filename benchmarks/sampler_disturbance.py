@@ -25,6 +25,7 @@ from pathlib import Path
 from orchestrator.analysis.intervals import t_quantile
 from orchestrator.analysis.samples import parse_samples
 from orchestrator.devices.host import HostDevice
+from orchestrator.ports import DetachedCommand
 from orchestrator.records.case import RunId
 from orchestrator.records.run import SAMPLES_FILE
 
@@ -46,7 +47,7 @@ def median_us(runs: HostDevice, seconds: float) -> tuple[float, int]:
     """Run one process; return its median in microseconds and how many looks there were."""
     run_id = RunId(uuid.uuid4().hex)
     command = f"{shlex.quote(sys.executable)} -c {shlex.quote(_PROCESS)} {seconds}"
-    done = runs.run_detached(command, run_id=run_id, timeout_s=seconds + 60)
+    done = runs.run_detached(DetachedCommand(line=command, run_id=run_id, timeout_s=seconds + 60))
     if done.exit_code != 0:
         raise SystemExit(done.stderr.decode())
     samples = Path(runs.run_folder(run_id)) / SAMPLES_FILE

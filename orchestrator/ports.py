@@ -37,6 +37,21 @@ class ShellResult:
 
 
 @frozen
+class DetachedCommand:
+    """A command line for a process of its own, which outlives the connection to the device."""
+
+    line: str
+    run_id: RunId
+    timeout_s: float
+    #: How long after its start a lost device is waited for, at most.
+    away_s: float = math.inf
+    #: Names of files that it writes to its folder, without white space.
+    files: tuple[str, ...] = ()
+    #: Ends it when it is set.
+    cancelled: threading.Event = field(default_factory=threading.Event)
+
+
+@frozen
 class ProcessResult:
     """The end of a detached process, and its complete streams, collected after the end."""
 
@@ -195,20 +210,11 @@ class Device(Protocol):
             DeviceTimeoutError: ``timeout_s`` (for the whole call) passed.
         """
 
-    def run_detached(
-        self,
-        command: str,
-        *,
-        run_id: RunId,
-        timeout_s: float,
-        files: Sequence[str] = (),
-        away_s: float = math.inf,
-        cancelled: threading.Event | None = None,
-    ) -> ProcessResult:
+    def run_detached(self, command: DetachedCommand) -> ProcessResult:
         """Run a command line that outlives the connection, wait for its end, and return its output.
 
-        The result includes those of ``files`` (names in its folder, without white space) that it
-        wrote. Nothing is read from the device meanwhile: one sleeping process waits for the end.
+        The result includes those of its files that it wrote. Nothing is read from the device
+        meanwhile: one sleeping process waits for the end.
 
         It runs in a folder of its own, ``<work_folder>/runs/<run_id>``, which is the current folder
         and is removed by :meth:`discard_run`. On the deadline or when cancelled its whole process

@@ -19,7 +19,7 @@ from orchestrator.devices.phone import AdbDevice
 from orchestrator.devices.runs import parse_processes
 from orchestrator.devices.sockets import failure_reason, quote
 from orchestrator.errors import BenchfarmError
-from orchestrator.ports import CheckResult, HostFile, PhoneCheck
+from orchestrator.ports import CheckResult, DetachedCommand, HostFile, PhoneCheck
 from orchestrator.records.case import RunId
 from orchestrator.records.plan import FitLimits
 from orchestrator.scripts import call
@@ -217,7 +217,7 @@ def _detached(device: AdbDevice) -> Found:
     command, run_id = "echo out; echo err >&2; echo x >made; exit 7", _run_id()
     try:
         result = device.run_detached(
-            command, run_id=run_id, timeout_s=_STEP_TIMEOUT_S, files=("made",)
+            DetachedCommand(line=command, run_id=run_id, timeout_s=_STEP_TIMEOUT_S, files=("made",))
         )
     finally:
         device.discard_run(run_id)
@@ -232,7 +232,7 @@ def _deadline(device: AdbDevice) -> Found:
     run_id, mark = _run_id(), 86000 + secrets.randbelow(400)
     try:
         result = device.run_detached(
-            f"sleep {mark} & sleep {mark}; wait", run_id=run_id, timeout_s=1.0
+            DetachedCommand(line=f"sleep {mark} & sleep {mark}; wait", run_id=run_id, timeout_s=1.0)
         )
     finally:
         device.discard_run(run_id)
@@ -248,7 +248,7 @@ def _leftover_run(device: AdbDevice) -> Found:
     run_id, mark = _run_id(), 86400 + secrets.randbelow(400)
     command = f"sleep {mark} >/dev/null 2>&1 </dev/null &"
     try:
-        device.run_detached(command, run_id=run_id, timeout_s=_STEP_TIMEOUT_S)
+        device.run_detached(DetachedCommand(line=command, run_id=run_id, timeout_s=_STEP_TIMEOUT_S))
         device.kill_leftover_runs()
     finally:
         remaining = _end_leftovers(device, mark)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import shutil
 import subprocess
 import threading
@@ -30,7 +29,14 @@ from orchestrator.errors import (
     UsageError,
 )
 from orchestrator.files import head_and_tail, make_private, sha256_of
-from orchestrator.ports import HostFile, PackageInfo, PlacedFile, ProcessResult, ShellResult
+from orchestrator.ports import (
+    DetachedCommand,
+    HostFile,
+    PackageInfo,
+    PlacedFile,
+    ProcessResult,
+    ShellResult,
+)
 from orchestrator.processes import (
     child_environment,
     is_still,
@@ -182,22 +188,13 @@ class HostDevice(AloneDevice):
         """See Device.run_folder; raises UsageError for an id that can't be the name of one."""
         return str(self._runs_folder / folder_name(run_id))
 
-    def run_detached(
-        self,
-        command: str,
-        *,
-        run_id: RunId,
-        timeout_s: float,
-        files: Sequence[str] = (),
-        away_s: float = math.inf,
-        cancelled: threading.Event | None = None,
-    ) -> ProcessResult:
+    def run_detached(self, command: DetachedCommand) -> ProcessResult:
         """See Device.run_detached.
 
         Raises HostStorageError, DeviceCommandError (there is such a run already).
         """
-        folder = Path(self.run_folder(run_id))
-        deadline = Deadline(timeout_s)
+        folder = Path(self.run_folder(command.run_id))
+        deadline = Deadline(command.timeout_s)
         try:
             make_private(folder.parent)
             folder.mkdir()
@@ -206,12 +203,14 @@ class HostDevice(AloneDevice):
             if self.is_watching and Path("/proc/stat").exists():
                 (folder / "sampler.sh").write_text(text("sampler"))
         except FileExistsError:
-            raise DeviceCommandError(f"there is a run {run_id} already in {folder}") from None
+            raise DeviceCommandError(
+                f"there is a run {command.run_id} already in {folder}"
+            ) from None
         except OSError as error:
             raise HostStorageError(f"{folder} can't be made: {error}") from error
         with (folder / "out").open("w+b") as out, (folder / "err").open("w+b") as err:
             process = subprocess.Popen(
-                ["/bin/sh", "run.sh", "run", command],
+                ["/bin/sh", "run.sh", "run", command.line],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -221,22 +220,23 @@ class HostDevice(AloneDevice):
             )
             try:
                 (folder / _LEADER_FILE).write_text(f"{process.pid} {started_at(process.pid)}")
-                exit_code = self._wait(process, folder / "rc", deadline, cancelled)
+                exit_code = self._wait(process, folder / "rc", deadline, command.cancelled)
                 duration_s = deadline.elapsed_s
             finally:
                 # Also the command's background processes: nothing may keep using the cores.
                 kill_group(process.pid)
                 process.wait()
                 wait_for_group(process.pid)
-            was_cancelled = cancelled is not None and cancelled.is_set()
             return ProcessResult(
                 exit_code=exit_code,
                 stdout=head_and_tail(out),
                 stderr=head_and_tail(err),
-                timed_out=exit_code is None and not was_cancelled,
+                timed_out=exit_code is None and not command.cancelled.is_set(),
                 duration_s=duration_s,
                 files={
-                    name: path.read_bytes() for name in files if (path := folder / name).is_file()
+                    name: path.read_bytes()
+                    for name in command.files
+                    if (path := folder / name).is_file()
                 },
             )
 
@@ -262,7 +262,7 @@ class HostDevice(AloneDevice):
         process: subprocess.Popen[bytes],
         exit_file: Path,
         deadline: Deadline,
-        cancelled: threading.Event | None,
+        cancelled: threading.Event,
     ) -> int | None:
         """Return the exit code, from ``exit_file`` when only the sampler continues.
 
@@ -281,7 +281,7 @@ class HostDevice(AloneDevice):
                     and (exit_code := exit_file.read_text().strip()).isdigit()
                 ):
                     return int(exit_code)
-                if deadline.expired or (cancelled is not None and cancelled.is_set()):
+                if deadline.expired or cancelled.is_set():
                     return None
             else:
                 return shell_code(code)

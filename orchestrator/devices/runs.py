@@ -15,7 +15,6 @@ import contextlib
 import math
 import re
 import secrets
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -36,7 +35,7 @@ from orchestrator.errors import (
 )
 from orchestrator.files import OUTPUT_MOST_BYTES
 from orchestrator.frozen import frozen
-from orchestrator.ports import ProcessResult
+from orchestrator.ports import DetachedCommand, ProcessResult
 from orchestrator.records.case import RunId
 from orchestrator.scripts import Answer, call, mark, text
 from orchestrator.units import format_duration
@@ -111,13 +110,11 @@ class _Run:
     """One run on a phone, from its start to the reading of what it left."""
 
     phone: DetachedRuns
+    command: DetachedCommand
     #: Its own folder there, and the files that it leaves in it.
     folder: str
     names: Sequence[str]
     deadline: Deadline
-    #: Until then an offline phone is awaited.
-    give_up: Deadline
-    cancelled: threading.Event | None
     state: RunState = RunState.BEGINS
     #: Whether the phone was reported offline.
     is_away: bool = False
@@ -128,18 +125,22 @@ class _Run:
     contents: Sequence[bytes | None] | None = None
     begin_deadline: Deadline | None = None
 
-    def follow(self, command: str) -> None:
+    def follow(self) -> None:
         """Start the run and wait for its end, however often the link is lost meanwhile."""
         # By the token the run starts once, however often the script is sent.
         token = secrets.token_hex(8)
         folders = self.phone.runs_folder, self.folder
-        start = {"start": call("start", *folders, token, command, text("run"), text("sampler"))}
-        rule = until(_SHORTEST_AWAY_S, self.give_up)
+        scripts = text("run"), text("sampler")
+        start = {"start": call("start", *folders, token, self.command.line, *scripts)}
+        # The run continues offline; we stop it at its deadline, so the phone is awaited a little
+        # longer.
+        away_s = min(self.command.timeout_s, self.command.away_s) + _CLEANUP_S
+        rule = until(_SHORTEST_AWAY_S, Deadline(away_s, self.phone.clock))
         while self.state in _AWAITED:
             poll, polled = partial(self._poll, start), Deadline(0.0, self.phone.clock)
             try:
                 match, answer = self.phone.retry(
-                    poll, rule, cancelled=self.cancelled, on_away=self._leave
+                    poll, rule, cancelled=self.command.cancelled, on_away=self._leave
                 )
             except InterruptedByUserError:
                 self.state = RunState.CANCELLED
@@ -153,7 +154,7 @@ class _Run:
             start = {}
             self.state = self._next_state(match, answer)
             if self.state is RunState.VANISHED:
-                self.phone.clock.wait(_GONE_PAUSE_S, self.cancelled)
+                self.phone.clock.wait(_GONE_PAUSE_S, self.command.cancelled)
 
     def _leave(self, left_s: float) -> None:
         """Report once that the phone is offline."""
@@ -181,7 +182,7 @@ class _Run:
         answer = self.phone.ask(
             scripts,
             timeout_s=span_s + _ANSWER_S,
-            cancelled=self.cancelled,
+            cancelled=self.command.cancelled,
             action="starting a run" if start else "waiting for a run",
         )
         match = re.search(_WAIT_LINES, answer.text("wait"), re.M)
@@ -283,36 +284,19 @@ class DetachedRuns(PhoneLink):
         """See Device.run_folder; raises UsageError for an id that can't be the name of one."""
         return f"{self.runs_folder}/{folder_name(run_id)}"
 
-    def run_detached(
-        self,
-        command: str,
-        *,
-        run_id: RunId,
-        timeout_s: float,
-        files: Sequence[str] = (),
-        away_s: float = math.inf,
-        cancelled: threading.Event | None = None,
-    ) -> ProcessResult:
+    def run_detached(self, command: DetachedCommand) -> ProcessResult:
         """See Device.run_detached. The run continues while a lost link is reconnected.
 
         Raises DeviceChangedError (rebooted in mid-run), DeviceCommandError (can't be started, or
         its shell was killed), LinkLostError and others when the phone didn't reconnect by the
         deadline.
         """
-        folder, deadline = self.run_folder(run_id), Deadline(timeout_s, self.clock)
-        run = _Run(
-            phone=self,
-            folder=folder,
-            names=("out", "err", *files),
-            deadline=deadline,
-            # The run continues offline; we stop it at its deadline, so the phone is awaited a
-            # little longer.
-            give_up=Deadline(min(timeout_s, away_s) + _CLEANUP_S, self.clock),
-            cancelled=cancelled,
-        )
+        folder, deadline = self.run_folder(command.run_id), Deadline(command.timeout_s, self.clock)
+        names = ("out", "err", *command.files)
+        run = _Run(phone=self, command=command, folder=folder, names=names, deadline=deadline)
         try:
             self._remove_earlier(folder)
-            run.follow(command)
+            run.follow()
         except OFFLINE:
             # The phone was awaited already.
             self._states[folder] = RunState.UNFINISHED

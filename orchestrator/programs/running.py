@@ -36,7 +36,7 @@ from orchestrator.passes.specification import (
     RUNTIME_INFO_FILE,
     PassSpec,
 )
-from orchestrator.ports import Device, InvocationRequest
+from orchestrator.ports import DetachedCommand, Device, InvocationRequest
 from orchestrator.programs import Program
 from orchestrator.reading.lines import threadtime_header
 from orchestrator.reading.report import RunFiles, Started, parse_run
@@ -125,12 +125,14 @@ def run_and_collect(
     started_at = datetime.now(UTC)
     try:
         result = device.run_detached(
-            command,
-            run_id=request.run_id,
-            timeout_s=request.timeout_s,
-            away_s=request.away_s,
-            files=(*files, *request.enclosing_files, *mode_files(request), SAMPLES_FILE),
-            cancelled=request.cancelled,
+            DetachedCommand(
+                line=command,
+                run_id=request.run_id,
+                timeout_s=request.timeout_s,
+                away_s=request.away_s,
+                files=(*files, *request.enclosing_files, *mode_files(request), SAMPLES_FILE),
+                cancelled=request.cancelled,
+            )
         )
         attachments = [Attachment(name=name, data=data) for name, data in result.files.items()]
         if (result.exit_code or log_tags) and device.kind is DeviceKind.ANDROID:

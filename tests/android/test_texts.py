@@ -24,7 +24,7 @@ from orchestrator.errors import (
     SystemDownError,
 )
 from orchestrator.files import LEFT_OUT, OUTPUT_MOST_BYTES, sha256_of
-from orchestrator.ports import InvocationRequest
+from orchestrator.ports import DetachedCommand, InvocationRequest
 from orchestrator.programs import APP_PACKAGE
 from orchestrator.programs.apk import ApkTool
 from orchestrator.records.case import DelegateName, RunId, ToolName
@@ -357,7 +357,9 @@ exec sleep 60""",
 
 def test_a_run_that_prints_very_much_is_kept_by_both_ends(device: AdbDevice) -> None:
     command = "echo first; yes 0123456789 | head -c 40000000; echo; echo last"
-    output = device.run_detached(command, run_id=RunId("much"), timeout_s=200).stdout
+    output = device.run_detached(
+        DetachedCommand(line=command, run_id=RunId("much"), timeout_s=200)
+    ).stdout
     assert len(output) < OUTPUT_MOST_BYTES + 100
     assert len(LEFT_OUT.findall(output)) == 1
     assert (output.splitlines()[0], output.splitlines()[-1]) == (b"first", b"last")

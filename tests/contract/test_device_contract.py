@@ -22,7 +22,7 @@ from orchestrator.errors import (
     TransferError,
     UsageError,
 )
-from orchestrator.ports import Device, HostFile, PlacedFile, ShellResult
+from orchestrator.ports import DetachedCommand, Device, HostFile, PlacedFile, ShellResult
 from orchestrator.records.case import RunId
 from orchestrator.records.device import DeviceKind
 from tests.samples.phones import BODIES, PhoneBody, body_of, host_file
@@ -149,7 +149,7 @@ def test_a_quoted_name_is_data(device: Device) -> None:
 
 def test_a_detached_run_brings_streams_and_exit_code(device: Device, run_id: RunId) -> None:
     result = device.run_detached(
-        "echo out; echo err >&2; exit 9 # it's", run_id=run_id, timeout_s=30
+        DetachedCommand(line="echo out; echo err >&2; exit 9 # it's", run_id=run_id, timeout_s=30)
     )
     assert (result.exit_code, result.stdout, result.stderr) == (9, b"out\n", b"err\n")
     assert not result.timed_out
@@ -159,7 +159,9 @@ def test_a_detached_run_brings_streams_and_exit_code(device: Device, run_id: Run
 def test_a_detached_run_stands_in_its_own_folder_whose_files_can_be_read(
     device: Device, run_id: RunId
 ) -> None:
-    device.run_detached("pwd >where; printf data >result", run_id=run_id, timeout_s=30)
+    device.run_detached(
+        DetachedCommand(line="pwd >where; printf data >result", run_id=run_id, timeout_s=30)
+    )
     folder = device.run_folder(run_id)
     where = device.read_file(f"{folder}/where")
     assert where is not None
@@ -172,7 +174,12 @@ def test_a_detached_run_stands_in_its_own_folder_whose_files_can_be_read(
 
 
 def test_a_detached_run_reads_no_input(device: Device, run_id: RunId) -> None:
-    assert device.run_detached("cat; echo end", run_id=run_id, timeout_s=30).stdout == b"end\n"
+    assert (
+        device.run_detached(
+            DetachedCommand(line="cat; echo end", run_id=run_id, timeout_s=30)
+        ).stdout
+        == b"end\n"
+    )
 
 
 def mark_of(run_id: RunId, kind: int) -> str:
@@ -191,9 +198,11 @@ def test_a_run_past_its_deadline_is_killed_and_what_it_printed_is_kept(
     # On a busy computer a run may not come to its first word in so short a time.
     for timeout_s in (1.0, 5.0, 25.0):
         result = body.device.run_detached(
-            f"echo begun; sleep {mark}",
-            run_id=RunId(f"{run_id}-{timeout_s:.0f}"),
-            timeout_s=timeout_s,
+            DetachedCommand(
+                line=f"echo begun; sleep {mark}",
+                run_id=RunId(f"{run_id}-{timeout_s:.0f}"),
+                timeout_s=timeout_s,
+            )
         )
         assert result.exit_code is None
         assert result.timed_out
@@ -214,10 +223,12 @@ def test_a_cancelled_run_is_killed_with_all_its_processes(
     worker = threading.Thread(
         target=lambda: results.append(
             body.device.run_detached(
-                f"sh -c 'sleep {mark}; true'; true",
-                run_id=run_id,
-                timeout_s=120,
-                cancelled=cancelled,
+                DetachedCommand(
+                    line=f"sh -c 'sleep {mark}; true'; true",
+                    run_id=run_id,
+                    timeout_s=120,
+                    cancelled=cancelled,
+                )
             )
         )
     )
@@ -236,24 +247,26 @@ def test_a_run_that_is_cancelled_before_it_begins_never_does(body: Body, run_id:
     cancelled = threading.Event()
     cancelled.set()
     result = body.device.run_detached(
-        f"sleep {mark}", run_id=run_id, timeout_s=120, cancelled=cancelled
+        DetachedCommand(line=f"sleep {mark}", run_id=run_id, timeout_s=120, cancelled=cancelled)
     )
     assert (result.exit_code, result.timed_out) == (None, False)
     # One that is sent later has begun and ended by now.
-    body.device.run_detached("sleep 1", run_id=RunId(f"{run_id}-later"), timeout_s=60)
+    body.device.run_detached(
+        DetachedCommand(line="sleep 1", run_id=RunId(f"{run_id}-later"), timeout_s=60)
+    )
     assert not is_running(body, f"sleep {mark}")
 
 
 def test_a_run_id_is_used_once(device: Device, run_id: RunId) -> None:
-    device.run_detached("true", run_id=run_id, timeout_s=30)
+    device.run_detached(DetachedCommand(line="true", run_id=run_id, timeout_s=30))
     with pytest.raises((DeviceCommandError, TransferError)):
-        device.run_detached("true", run_id=run_id, timeout_s=30)
+        device.run_detached(DetachedCommand(line="true", run_id=run_id, timeout_s=30))
 
 
 def test_a_run_id_that_could_leave_its_folder_is_refused(device: Device) -> None:
     for name in ("", "..", "a/b", "a b", "$(x)", "-x"):
         with pytest.raises(UsageError):
-            device.run_detached("true", run_id=RunId(name), timeout_s=1)
+            device.run_detached(DetachedCommand(line="true", run_id=RunId(name), timeout_s=1))
 
 
 def test_strays_of_a_crashed_process_are_killed_and_their_folders_removed(
@@ -263,7 +276,9 @@ def test_strays_of_a_crashed_process_are_killed_and_their_folders_removed(
 
     def run() -> None:
         with contextlib.suppress(DeviceError):
-            body.device.run_detached(f"sleep {mark}", run_id=run_id, timeout_s=60)
+            body.device.run_detached(
+                DetachedCommand(line=f"sleep {mark}", run_id=run_id, timeout_s=60)
+            )
 
     crashed = threading.Thread(target=run)
     crashed.start()
@@ -375,13 +390,15 @@ def test_a_source_that_is_not_what_it_should_be_is_never_placed(
 
 
 def test_a_missing_file_is_none_and_an_empty_one_is_empty(device: Device, run_id: RunId) -> None:
-    device.run_detached(": >empty", run_id=run_id, timeout_s=30)
+    device.run_detached(DetachedCommand(line=": >empty", run_id=run_id, timeout_s=30))
     assert device.read_file(f"{device.run_folder(run_id)}/empty") == b""
     assert device.read_file("/no/such/file") is None
 
 
 def test_a_file_larger_than_the_limit_is_an_error(device: Device, run_id: RunId) -> None:
-    device.run_detached("dd if=/dev/zero bs=5000 count=1 >big", run_id=run_id, timeout_s=30)
+    device.run_detached(
+        DetachedCommand(line="dd if=/dev/zero bs=5000 count=1 >big", run_id=run_id, timeout_s=30)
+    )
     with pytest.raises(DeviceCommandError, match="4999 bytes"):
         device.read_file(f"{device.run_folder(run_id)}/big", limit_bytes=4999)
     data = device.read_file(f"{device.run_folder(run_id)}/big", limit_bytes=5000)

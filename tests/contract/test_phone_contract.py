@@ -11,6 +11,7 @@ import pytest
 
 from orchestrator.devices.conditioning import LadderConditioner
 from orchestrator.errors import BenchfarmError, DeviceError, DeviceStorageError, DeviceTimeoutError
+from orchestrator.ports import DetachedCommand
 from orchestrator.records.case import RunId
 from orchestrator.records.plan import FitLimits, Quiet, Screen
 from tests.conftest import poll_until
@@ -80,7 +81,7 @@ def test_a_run_goes_on_without_its_link_and_ends_with_all_it_printed(
         pytest.skip(f"this phone can't be made to {what[0]}")
     meanwhile = when(runs(phone, run_id), lambda: phone.powers[str(what[0])](*what[1:]))
     result = phone.device.run_detached(
-        "echo begun; sleep 3; echo end; exit 4", run_id=run_id, timeout_s=90
+        DetachedCommand(line="echo begun; sleep 3; echo end; exit 4", run_id=run_id, timeout_s=90)
     )
     meanwhile.join()
     assert (result.exit_code, result.stdout, result.timed_out) == (4, b"begun\nend\n", False)
@@ -94,7 +95,9 @@ def test_a_reboot_ends_a_run_and_keeps_its_files(phone: PhoneBody, run_id: RunId
     place(phone, model())
     when(runs(phone, run_id), phone.powers["reboot"])
     with pytest.raises(BenchfarmError, match=r"rebooted|is gone"):
-        phone.device.run_detached("echo begun; sleep 300", run_id=run_id, timeout_s=330)
+        phone.device.run_detached(
+            DetachedCommand(line="echo begun; sleep 300", run_id=run_id, timeout_s=330)
+        )
     phone.device.wait_until_ready(timeout_s=180)
     assert phone.device.state().boot_id not in ("", before)
     assert phone.device.facts().boot_id != before
@@ -116,7 +119,9 @@ def test_a_run_needs_no_tool_that_some_phones_lack(
 ) -> None:
     phone.do("take-away", tool)
     place(phone, model())
-    result = phone.device.run_detached("echo out; exit 3", run_id=run_id, timeout_s=60)
+    result = phone.device.run_detached(
+        DetachedCommand(line="echo out; exit 3", run_id=run_id, timeout_s=60)
+    )
     assert (result.exit_code, result.stdout) == (3, b"out\n")
     assert phone.device.kill_leftover_runs() == []
 
@@ -144,7 +149,12 @@ def test_a_service_that_hangs_is_abandoned_at_its_deadline_and_costs_nothing_els
     facts = phone.device.facts()
     assert (facts.gpu, bool(facts.model)) == ("", True)
     nothing_is_left()
-    assert phone.device.run_detached("echo out", run_id=run_id, timeout_s=60).stdout == b"out\n"
+    assert (
+        phone.device.run_detached(
+            DetachedCommand(line="echo out", run_id=run_id, timeout_s=60)
+        ).stdout
+        == b"out\n"
+    )
 
 
 def test_a_command_past_its_deadline_is_ended_with_all_that_it_started(phone: PhoneBody) -> None:
@@ -168,7 +178,9 @@ def test_a_run_goes_on_when_the_shell_that_waits_for_it_is_killed(
         lambda: watcher.sh(f"{sleeper} && kill -{signal} $shell").exit_code == 0,
         lambda: killed.append(True),
     )
-    result = phone.device.run_detached("sleep 3; echo end", run_id=run_id, timeout_s=60)
+    result = phone.device.run_detached(
+        DetachedCommand(line="sleep 3; echo end", run_id=run_id, timeout_s=60)
+    )
     killing.join()
     assert killed
     assert (result.exit_code, result.stdout) == (0, b"end\n")
@@ -195,13 +207,17 @@ def test_nothing_runs_on_and_nothing_lies_about_after_a_run(
     phone.device.kill_leftover_runs()
     before = processes(phone)
     assert (
-        phone.device.run_detached("sleep 1 & echo out", run_id=run_id, timeout_s=60).stdout
+        phone.device.run_detached(
+            DetachedCommand(line="sleep 1 & echo out", run_id=run_id, timeout_s=60)
+        ).stdout
         == b"out\n"
     )
     phone.device.discard_run(run_id)
     phone.device.state()
     assert phone.sh(f"ls -A {phone.device.work_folder}/runs").stdout == b""
-    phone.device.run_detached("sleep 1", run_id=RunId(f"{run_id}-later"), timeout_s=60)
+    phone.device.run_detached(
+        DetachedCommand(line="sleep 1", run_id=RunId(f"{run_id}-later"), timeout_s=60)
+    )
     phone.device.kill_leftover_runs()
     assert processes(phone) == before
 

@@ -36,7 +36,7 @@ from orchestrator.errors import (
 from orchestrator.extensions.farm.host_phones import HostPhones, Shared
 from orchestrator.extensions.farm.queue import Announced, FarmQueue
 from orchestrator.files import sha256_of
-from orchestrator.ports import HostFile
+from orchestrator.ports import DetachedCommand, HostFile
 from orchestrator.records.case import RunId, Serial
 from orchestrator.settings import Settings
 from tests.conftest import poll_until, running_server
@@ -336,7 +336,7 @@ def test_a_run_whose_phone_was_waited_for_in_vain_is_left_without_a_further_wait
 ) -> None:
     device.clock = LateClock()
     with pytest.raises(DeviceTimeoutError):
-        device.run_detached("true", run_id=run_id, timeout_s=1)
+        device.run_detached(DetachedCommand(line="true", run_id=run_id, timeout_s=1))
     device.clock = SystemClock()
     bench.server.disconnect(device.transport)
     device.discard_run(run_id)
@@ -359,7 +359,9 @@ def test_the_time_for_which_a_phone_was_away_after_its_run_s_end_is_no_part_of_t
     device.on_offline = report
     meanwhile = when(is_running, lambda: fault(phone, "hang"))
     begun_s = time.monotonic()
-    result = device.run_detached("sleep 2; echo end", run_id=run_id, timeout_s=120)
+    result = device.run_detached(
+        DetachedCommand(line="sleep 2; echo end", run_id=run_id, timeout_s=120)
+    )
     meanwhile.join()
     assert result.stdout == b"end\n"
     assert result.duration_s < ends_s[0] - begun_s
@@ -387,7 +389,9 @@ def test_a_phone_that_hangs_is_awaited_until_its_run_s_time_or_the_campaign_s_is
     device.clock = FastClock()
     fault(phone, "hang")
     with pytest.raises(DeviceTimeoutError):
-        device.run_detached("true", run_id=run_id, timeout_s=timeout_s, away_s=away_s)
+        device.run_detached(
+            DetachedCommand(line="true", run_id=run_id, timeout_s=timeout_s, away_s=away_s)
+        )
     # Twenty seconds or more passed until it was known to hang, of the thirty behind the run's time.
     (limit_s,) = re.findall(r"waiting up to ([\d.]+) s for it", texts[0])
     assert float(limit_s) <= most_s
@@ -425,7 +429,7 @@ def test_a_run_whose_start_was_cut_off_halfway_may_be_tried_again(
     # What the first of two starts had done when its link was lost.
     device.shell(f"mkdir -p {device.run_folder(run_id)}")
     with pytest.raises(TransferError, match="starting a run failed") as caught:
-        device.run_detached("true", run_id=run_id, timeout_s=30)
+        device.run_detached(DetachedCommand(line="true", run_id=run_id, timeout_s=30))
     assert caught.value.transient
 
 
@@ -436,7 +440,9 @@ def test_waiting_for_a_run_costs_the_phone_hardly_a_process_and_leaves_none(
         return int(device.shell("grep ^processes /proc/stat").text.split()[1])
 
     before = started()
-    device.run_detached("sleep 8", run_id=run_id, timeout_s=60, files=("where",))
+    device.run_detached(
+        DetachedCommand(line="sleep 8", run_id=run_id, timeout_s=60, files=("where",))
+    )
     # What starts, watches and reads the run: looking ten times a second would be 80 more.
     assert started() - before < 60
     assert "sleep" not in device.shell("ps -A -o ARGS").text
@@ -447,7 +453,9 @@ def test_a_run_is_started_once_though_the_link_is_cut_while_it_starts(
 ) -> None:
     fault(phone, "output-cut", "moment=shell", "bytes=1")
     marker = f"{WORK_FOLDER}/started-{run_id}"
-    result = device.run_detached(f"echo once >>{marker}; sleep 1", run_id=run_id, timeout_s=60)
+    result = device.run_detached(
+        DetachedCommand(line=f"echo once >>{marker}; sleep 1", run_id=run_id, timeout_s=60)
+    )
     assert result.exit_code == 0
     assert device.read_file(marker) == b"once\n"
 

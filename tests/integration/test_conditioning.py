@@ -23,7 +23,7 @@ from orchestrator.errors import (
     DeviceStorageError,
     HostStorageError,
 )
-from orchestrator.ports import Change
+from orchestrator.ports import Change, DetachedCommand
 from orchestrator.records.case import RunId
 from orchestrator.records.device import DeviceState
 from orchestrator.records.plan import FitLimits, Quiet
@@ -76,14 +76,19 @@ def test_an_invocation_asks_a_phone_three_times(
         assert conditioner.prepare(device, ANY, recent=state).reason == ""
         run_id = RunId(name)
         told = device.run_detached(
-            "echo out; echo x >made", run_id=run_id, timeout_s=60.0, files=("made", "not-made")
+            DetachedCommand(
+                line="echo out; echo x >made",
+                run_id=run_id,
+                timeout_s=60.0,
+                files=("made", "not-made"),
+            )
         )
         assert (told.exit_code, told.stdout, told.files) == (0, b"out\n", {"made": b"x\n"})
         device.discard_run(run_id)
         state = device.state()
         assert server.count == 3
         assert device.shell(f"ls {device.work_folder}/runs").stdout == b""
-    device.run_detached("true", run_id=run_id, timeout_s=60.0)
+    device.run_detached(DetachedCommand(line="true", run_id=run_id, timeout_s=60.0))
     device.discard_run(run_id)
     device.close()
     assert device.shell(f"ls {device.work_folder}/runs").stdout == b""

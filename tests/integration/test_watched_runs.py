@@ -12,6 +12,7 @@ from orchestrator.analysis.samples import parse_samples
 from orchestrator.devices.adb_server import AdbServer
 from orchestrator.devices.phone import AdbDevice
 from orchestrator.devices.sockets import ServerAddress
+from orchestrator.ports import DetachedCommand
 from orchestrator.records.case import RunId
 from orchestrator.records.run import SAMPLES_FILE
 from orchestrator.records.verdict import Grade
@@ -79,7 +80,10 @@ def test_the_watcher_ends_with_its_run_and_leaves_nothing_running(watched: Watch
     run_id = RunId(uuid.uuid4().hex)
     # However slow the looks are: until there are three beside the first.
     program = f"while [ $(grep -c -e --look {SAMPLES_FILE}) -lt 4 ]; do sleep 1; done; exit 3"
-    assert device.run_detached(program, run_id=run_id, timeout_s=120).exit_code == 3
+    assert (
+        device.run_detached(DetachedCommand(line=program, run_id=run_id, timeout_s=120)).exit_code
+        == 3
+    )
     looks = parse_samples(device.read_file(f"{device.run_folder(run_id)}/{SAMPLES_FILE}") or b"")
     # And one at the end.
     assert len(looks.samples) >= 5
@@ -94,7 +98,9 @@ def test_the_watcher_ends_with_its_run_and_leaves_nothing_running(watched: Watch
 
 def test_the_watcher_is_killed_with_a_run_past_its_deadline(watched: WatchedPhone) -> None:
     device = watched.device
-    result = device.run_detached("sleep 1000", run_id=RunId(uuid.uuid4().hex), timeout_s=1.0)
+    result = device.run_detached(
+        DetachedCommand(line="sleep 1000", run_id=RunId(uuid.uuid4().hex), timeout_s=1.0)
+    )
     assert result.timed_out
     running = device.shell("ps -A -o ARGS").text
     assert "sampler" not in running

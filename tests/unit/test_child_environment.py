@@ -6,6 +6,7 @@ import pytest
 
 from orchestrator.devices.host import HostDevice
 from orchestrator.errors import UsageError
+from orchestrator.ports import DetachedCommand
 from orchestrator.processes import child_environment
 from orchestrator.records.case import RunId
 
@@ -41,7 +42,9 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HostDevice:
 
 def test_programs_on_this_computer_see_no_secret_of_ours(host: HostDevice) -> None:
     shown = host.shell("env").text
-    measured = host.run_detached("env", run_id=RunId("r1"), timeout_s=60.0).stdout.decode()
+    measured = host.run_detached(
+        DetachedCommand(line="env", run_id=RunId("r1"), timeout_s=60.0)
+    ).stdout.decode()
     for text in (shown, measured):
         assert "secret" not in text
         for name, value in {**NEEDED, "MINE": "passed on"}.items():

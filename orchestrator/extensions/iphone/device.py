@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
-import math
 import re
 import secrets
 import shlex
@@ -45,6 +44,7 @@ from orchestrator.extensions.iphone.usbmux import (
 from orchestrator.files import make_private, write_file
 from orchestrator.ports import (
     Change,
+    DetachedCommand,
     HostFile,
     ListedPhone,
     PackageInfo,
@@ -94,7 +94,6 @@ class IPhoneDevice(AloneDevice):
         app: str,
         journal: UndoJournal,
         folder: Path,
-        profile: DeviceProfile | None = None,
     ) -> None:
         """``app``: the bundle identifier of the benchmark app on it.
 
@@ -106,7 +105,9 @@ class IPhoneDevice(AloneDevice):
         self.serial, self.app = Serial(entry.serial), app
         self.clock = SystemClock()
         self._usbmux, self._properties = usbmux, entry.properties
-        self._journal, self._folder, self._profile = journal, folder, profile
+        self._journal, self._folder = journal, folder
+        #: The declaration of its kind; None where none fits.
+        self.profile: DeviceProfile | None = None
         self._facts: DeviceFacts | None = None
         #: Begins the names of this object's result files; no other file of the app has it.
         self._mark = f"benchfarm-{secrets.token_hex(4)}"
@@ -121,7 +122,7 @@ class IPhoneDevice(AloneDevice):
         """See Device.facts; the owner's name for the phone isn't stored."""
         if self._facts is None:
             app = self.package(self.app)
-            profile, product = self._profile, self._properties.get("ProductType", "")
+            profile, product = self.profile, self._properties.get("ProductType", "")
             app_properties = {"app": self.app} | (
                 {"app.version": app.version_name, "app.sha256": app.sha256} if app else {}
             )
@@ -196,28 +197,20 @@ class IPhoneDevice(AloneDevice):
             return ShellResult(exit_code=1, stdout=b"", stderr=str(error).encode())
         return ShellResult(exit_code=0, stdout=text.encode(), stderr=b"")
 
-    def run_detached(
-        self,
-        command: str,
-        *,
-        run_id: RunId,
-        timeout_s: float,
-        files: Sequence[str] = (),
-        away_s: float = math.inf,
-        cancelled: threading.Event | None = None,
-    ) -> ProcessResult:
+    def run_detached(self, command: DetachedCommand) -> ProcessResult:
         """See Device.run_detached: start the app with flags, and wait for ``benchmark.done``.
 
-        ``command`` is its bundle identifier and the flags. Standard output is ``benchmark.log``;
+        The command line is its bundle identifier and the flags. Standard output is ``benchmark.log``;
         ``benchmark.done`` comes with the files, where it was written. Without it the exit code is
         None.
         """
-        app, stop = shlex.split(command)[0], cancelled or threading.Event()
-        deadline, begun_at = Deadline(timeout_s, self.clock), self.clock.now()
+        app, stop = shlex.split(command.line)[0], command.cancelled
+        deadline, begun_at = Deadline(command.timeout_s, self.clock), self.clock.now()
+        prefix = self.run_folder(command.run_id)
         self._check_installed(app)
-        results = [name for name in files if f"{self.run_folder(run_id)}.{name}" in command]
-        self._clear(app, [f"{self.run_folder(run_id)}.{name}" for name in results])
-        pid = self._launch(command)
+        results = [name for name in command.files if f"{prefix}.{name}" in command.line]
+        self._clear(app, [f"{prefix}.{name}" for name in results])
+        pid = self._launch(command.line)
         done: bytes | None = None
         try:
             done = self._wait(app, pid, deadline, stop)
@@ -228,7 +221,7 @@ class IPhoneDevice(AloneDevice):
                     self._run("developer", "dvt", "kill", str(pid))
         timed_out = done is None and deadline.expired and not stop.is_set()
         self.clock.wait(_EXIT_S, stop)
-        outputs = {name: self._pull(app, f"{self.run_folder(run_id)}.{name}") for name in results}
+        outputs = {name: self._pull(app, f"{prefix}.{name}") for name in results}
         outputs[DONE_FILE] = done
         if done is None and not timed_out and not stop.is_set():
             outputs[CRASHES_FILE] = self._crashes(begun_at)

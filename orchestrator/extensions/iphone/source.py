@@ -28,14 +28,15 @@ def open_iphone(workspace: Workspace, entry: ListedPhone) -> Device:
     from orchestrator.extensions.iphone.device import IPhoneDevice
 
     settings = workspace.settings
-    return IPhoneDevice(
+    device = IPhoneDevice(
         Usbmux(find_command(settings.environ), settings.environ),
         entry,
         app=settings.environ.get("BENCHFARM_IPHONE_APP") or _APP,
         journal=workspace.conditioner.journal,
         folder=settings.state_folder / "iphones",
-        profile=workspace.profile_of(entry.properties),
     )
+    device.profile = workspace.profile_of(entry.properties)
+    return device
 
 
 def missing_program(settings: Settings) -> tuple[str, str]:

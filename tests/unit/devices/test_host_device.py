@@ -8,6 +8,7 @@ import pytest
 from orchestrator.devices.host import HostDevice
 from orchestrator.errors import DeviceCommandError, DeviceTimeoutError, UsageError
 from orchestrator.files import LEFT_OUT, OUTPUT_MOST_BYTES
+from orchestrator.ports import DetachedCommand
 from orchestrator.records.case import RunId
 from tests.conftest import process_is_gone
 from tests.samples.phones import host_file
@@ -47,9 +48,11 @@ def test_what_a_run_leaves_in_the_background_is_killed_with_it(
     device: HostDevice, wait_until: Callable[..., None]
 ) -> None:
     result = device.run_detached(
-        f"{sys.executable} -c 'import time; time.sleep(3600)' </dev/null >/dev/null 2>&1 & echo $!",
-        run_id=RunId("r"),
-        timeout_s=30,
+        DetachedCommand(
+            line=f"{sys.executable} -c 'import time; time.sleep(3600)' </dev/null >/dev/null 2>&1 & echo $!",
+            run_id=RunId("r"),
+            timeout_s=30,
+        )
     )
     assert result.exit_code == 0
     pid = int(result.stdout)
@@ -57,12 +60,17 @@ def test_what_a_run_leaves_in_the_background_is_killed_with_it(
 
 
 def test_a_program_that_dies_of_a_signal_has_the_shells_exit_code(device: HostDevice) -> None:
-    assert device.run_detached("kill -SEGV $$", run_id=RunId("r"), timeout_s=30).exit_code == 139
+    assert (
+        device.run_detached(
+            DetachedCommand(line="kill -SEGV $$", run_id=RunId("r"), timeout_s=30)
+        ).exit_code
+        == 139
+    )
     assert device.shell("kill -KILL $$").exit_code == 137
 
 
 def test_stray_folders_without_a_process_are_removed_and_not_reported(device: HostDevice) -> None:
-    device.run_detached("true", run_id=RunId("r"), timeout_s=30)
+    device.run_detached(DetachedCommand(line="true", run_id=RunId("r"), timeout_s=30))
     assert not device.kill_leftover_runs()
     assert not Path(device.run_folder(RunId("r"))).exists()
 
@@ -87,7 +95,9 @@ def test_a_computer_that_can_not_be_asked_is_in_an_unknown_state(
 
 def test_of_a_long_output_both_ends_are_kept_and_the_cut_is_told(device: HostDevice) -> None:
     command = "echo first; yes 0123456789 | head -c 40000000; echo; echo last"
-    detached = device.run_detached(command, run_id=RunId("r"), timeout_s=100).stdout
+    detached = device.run_detached(
+        DetachedCommand(line=command, run_id=RunId("r"), timeout_s=100)
+    ).stdout
     for output in (detached, device.shell(command, timeout_s=100).stdout):
         lines = output.splitlines()
         assert (lines[0], lines[-1], len(output) < OUTPUT_MOST_BYTES + 100) == (
