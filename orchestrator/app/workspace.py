@@ -17,7 +17,7 @@ from orchestrator.clock import Deadline, SystemClock
 from orchestrator.engine.events import DeviceNote, Notice
 from orchestrator.errors import CampaignInUseError, StoreMissingError, UsageError
 from orchestrator.installation import data_folder
-from orchestrator.programs import APP_PACKAGE, program
+from orchestrator.programs import program
 from orchestrator.records.case import CampaignId, Pass, Serial, ToolName
 from orchestrator.records.device import DeviceFacts, DeviceProfile
 from orchestrator.settings import Settings
@@ -219,7 +219,6 @@ class Workspace:
         return LadderConditioner(
             self.settings.state_folder / "journals",
             zone_limits=zone_limits,
-            stray_apps=(APP_PACKAGE,),
             clock=self.clock,
             power=self.hub_power,
         )

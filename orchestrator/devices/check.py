@@ -21,7 +21,7 @@ from orchestrator.devices.sockets import failure_reason, quote
 from orchestrator.errors import BenchfarmError
 from orchestrator.ports import CheckResult, DetachedCommand, HostFile, PhoneCheck
 from orchestrator.records.case import RunId
-from orchestrator.records.plan import FitLimits
+from orchestrator.records.plan import FitLimits, PlanTerms
 from orchestrator.scripts import call
 from orchestrator.units import counted
 
@@ -321,7 +321,11 @@ def _quiet(device: AdbDevice, conditioner: LadderConditioner) -> Found:
     """Bring the phone into the default quiet mode and back; report unavailable steps."""
     notes: list[str] = []
     try:
-        conditioner.prepare(device, FitLimits(wait=0.0), on_note=notes.append)
+        conditioner.prepare(
+            device,
+            PlanTerms(limits=FitLimits(wait=0.0)),
+            on_note=lambda text, is_problem: notes.append(text),
+        )
     finally:
         restored = conditioner.restore(device)
     observation = f"{counted(len(restored), 'change')} made and undone"

@@ -47,9 +47,9 @@ from orchestrator.errors import (
     DeviceTimeoutError,
 )
 from orchestrator.ports import Change, Device, Fitness
-from orchestrator.records.case import Serial
+from orchestrator.records.case import APP_PACKAGE, Serial
 from orchestrator.records.device import VIRTUAL_USB, DeviceFacts, DeviceState
-from orchestrator.records.plan import FitLimits, Quiet, Screen
+from orchestrator.records.plan import PlanTerms, Quiet, Screen
 from orchestrator.scripts import Answer, ask, call
 
 #: The time that a device gets to answer before another try to restore it: an offline phone must not
@@ -77,19 +77,16 @@ class LadderConditioner:
         journal_folder: Path,
         *,
         zone_limits: ZoneLimits = lambda facts: {},
-        stray_apps: Sequence[str] = (),
         lease_s: float = LEASE_S,
         clock: Clock | None = None,
         power: HubPower | None = None,
     ) -> None:
-        """``journal_folder`` is on this computer and outlives the process; ``stray_apps`` are
-        stopped.
+        """``journal_folder`` is on this computer and outlives the process.
 
         ``lease_s``: a phone is free for others this long after its holder's last renewal.
         """
         self.journal = UndoJournal(journal_folder)
         self._zone_limits = zone_limits
-        self._stray_apps = tuple(stray_apps)
         self._clock = clock or SystemClock()
         self._power = power or HubPower()
         self._claims = Claims(journal_folder, clock=self._clock, lease_s=lease_s)
@@ -108,27 +105,32 @@ class LadderConditioner:
     def prepare(
         self,
         device: Device,
-        limits: FitLimits,
+        terms: PlanTerms,
         *,
-        quiet: Quiet | None = None,
         recent: DeviceState | None = None,
-        on_wait: _Report = lambda text: None,
-        on_note: _Report = lambda text: None,
+        on_note: Callable[[str, bool], None] = lambda text, is_problem: None,
         cancelled: threading.Event | None = None,
     ) -> Fitness:
         """Identify, clean, quieten and wait until fit; each change is journalled before it is made.
 
-        Called before every run. ``quiet`` is applied once for each boot; None means its defaults.
-        From then on the device is reserved until it is restored, or until this process hasn't
-        renewed its lease for a minute. ``recent`` is the device's state if it was read just now; it
-        isn't read again then. ``on_wait`` gets the reason when a wait begins; ``on_note`` gets the
-        unavailable steps and other findings.
+        Called before every run. The terms' quiet mode is applied once for each boot. From then on
+        the device is reserved until it is restored, or until this process hasn't renewed its lease
+        for a minute. ``recent`` is the device's state if it was read just now; it isn't read again
+        then. ``on_note`` gets the reason when a wait begins, and as problems the unavailable steps
+        and other findings.
 
         Raises DeviceBusyError naming the holder (another computer, home or program uses the
         device), DeviceChangedError (another device answers), DeviceStorageError, other DeviceError
         kinds, HostStorageError (nothing is changed then).
         """
-        quiet_mode = quiet or Quiet()
+        quiet_mode = terms.quiet
+
+        def on_wait(reason: str) -> None:
+            on_note(f"waiting until it is fit: {reason}", False)
+
+        def on_problem(text: str) -> None:
+            on_note(text, True)
+
         if not isinstance(device, AdbDevice):
             device.kill_leftover_runs()
         else:
@@ -139,7 +141,7 @@ class LadderConditioner:
                 self._undo_all(device)
                 is_remote = _is_over_network(device)
                 steps = steps_for(quiet_mode, device.facts(), over_network=is_remote)
-                self._quieten(device, steps, on_note)
+                self._quieten(device, steps, on_problem)
                 self._quiet[device.serial] = (quiet_mode, boot_id)
         # A dangerous state, or another screen than planned, needs action in `_state`.
         is_usable = recent and not danger(recent) and not _has_other_screen(recent, quiet_mode)
@@ -147,10 +149,12 @@ class LadderConditioner:
         zone_limits = self._zone_limits(device.facts())
         return wait_until_fit(
             lambda: (
-                usable_states.pop() if usable_states else self._state(device, quiet_mode, on_note)
+                usable_states.pop()
+                if usable_states
+                else self._state(device, quiet_mode, on_problem)
             ),
-            lambda state: unfit(state, limits, zone_limits),
-            Deadline(limits.wait, self._clock),
+            lambda state: unfit(state, terms.limits, zone_limits),
+            Deadline(terms.limits.wait, self._clock),
             on_wait=on_wait,
             cancelled=cancelled,
         )
@@ -298,7 +302,7 @@ class LadderConditioner:
         """Return the scripts that end our apps and list our runs, for the round trip that takes the
         phone.
         """
-        return {"apps": call("stop_apps", *self._stray_apps), **device.leftover_run_scripts()}
+        return {"apps": call("stop_apps", APP_PACKAGE), **device.leftover_run_scripts()}
 
     def _clean(self, device: AdbDevice, on_wait: _Report, cancelled: threading.Event | None) -> str:
         """Take the phone unless it is in use, end leftover runs of ours; return its boot id."""

@@ -232,11 +232,9 @@ class CaseRunner:
         """
         fitness = self._context.conditioner.prepare(
             self._device,
-            limits,
-            quiet=self._context.campaign.terms.quiet,
+            replace(self._context.campaign.terms, limits=limits),
             recent=recent,
-            on_wait=lambda reason: self.note(f"waiting until it is fit: {reason}"),
-            on_note=lambda text: self.note(text, is_problem=True),
+            on_note=lambda text, is_problem: self.note(text, is_problem=is_problem),
             cancelled=self._context.cancelled,
         )
         self._check_cancelled()

@@ -9,7 +9,6 @@ import pkgutil
 from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import Final
 
 from orchestrator.delegates import Delegate, FlagFamily, delegates_of
 from orchestrator.errors import PluginError, UsageError
@@ -20,8 +19,6 @@ from orchestrator.records.build_spec import FlagFault, FlagSchema
 from orchestrator.records.case import DECLARED, Build, Case, DelegateName, ToolName
 from orchestrator.records.device import DeviceFacts, DeviceKind
 
-#: The package of TensorFlow Lite's benchmark app.
-APP_PACKAGE: Final = "org.tensorflow.lite.benchmark"
 #: Flags beside the case's own, for one way in which a program uses a delegate.
 Option = tuple[tuple[str, str], ...]
 

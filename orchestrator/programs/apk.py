@@ -20,14 +20,14 @@ from orchestrator.clock import Deadline
 from orchestrator.errors import DeviceError, RunAsRefusedError, SystemDownError, UsageError
 from orchestrator.files import BothEnds
 from orchestrator.ports import Device, InvocationRequest
-from orchestrator.programs import APP_PACKAGE, Program
+from orchestrator.programs import Program
 from orchestrator.programs.running import (
     benchmark_flags,
     files_written,
     format_flags,
     read_collected,
 )
-from orchestrator.records.case import Case, RunId, ToolName
+from orchestrator.records.case import APP_PACKAGE, Case, RunId, ToolName
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.run import Attachment, RawOutput, ToolReport
 from orchestrator.records.verdict import OUTPUTS_FILE

@@ -158,6 +158,8 @@ class ToolName(_OpenName):
         return self is ToolName.LITERT_LM
 
 
+#: The package of TensorFlow Lite's benchmark app, the program ``apk``.
+APP_PACKAGE: Final = "org.tensorflow.lite.benchmark"
 #: The runtime's own kernels.
 BUILTIN: Final = DelegateName.CPU
 #: The default delegate.

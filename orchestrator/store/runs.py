@@ -7,9 +7,9 @@ import functools
 import zlib
 from array import array
 from bisect import bisect_left
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
-from typing import Any, Final, get_type_hints
+from typing import Any, Final, TypedDict, Unpack, cast, get_type_hints
 
 from sqlalchemy import (
     Column,
@@ -70,6 +70,25 @@ _ROWS: Final = (
     .join_from(RUNS, CAMPAIGNS, RUNS.c.campaign_no == CAMPAIGNS.c.campaign_no)
     .join(CASES, RUNS.c.case_no == CASES.c.case_no)
 )
+
+
+class RunFilter(TypedDict, total=False):
+    """Which runs are chosen: those with one of the values of each key; all for a key without any."""
+
+    campaign_ids: Sequence[CampaignId]
+    case_keys: Sequence[CaseKey]
+    serials: Sequence[Serial]
+    run_passes: Sequence[Pass]
+    reason_codes: Sequence[str]
+
+
+_COLUMNS: Final[Mapping[str, Column[Any]]] = {
+    "campaign_ids": CAMPAIGNS.c.campaign_id,
+    "case_keys": CASES.c.case_key,
+    "serials": CASES.c.serial,
+    "run_passes": RUNS.c.run_pass,
+    "reason_codes": RUNS.c.reason_code,
+}
 
 
 class _PackedRun:
@@ -155,45 +174,27 @@ class Runs(Database):
     def runs(
         self,
         *,
-        campaign_ids: Sequence[CampaignId] = (),
-        case_keys: Sequence[CaseKey] = (),
-        serials: Sequence[Serial] = (),
-        run_passes: Sequence[Pass] = (),
-        reason_codes: Sequence[str] = (),
         skipped: int = 0,
         with_attachments: bool = False,
+        **where: Unpack[RunFilter],
     ) -> Iterator[RunRecord]:
-        """Yield runs in the order in which they were stored, but the first ``skipped`` of them;
-        their attachments are empty unless asked for.
+        """Yield the chosen runs in the order in which they were stored, but the first ``skipped`` of
+        them; their attachments are empty unless asked for.
 
         Which runs there are is settled when the first one is asked for; they are read page by page,
         so that no transaction stays open between two of them and the store may be written
         meanwhile.
         """
         with self.reading() as connection:
-            numbers = _run_numbers(
-                connection,
-                (CAMPAIGNS.c.campaign_id, campaign_ids),
-                (CASES.c.case_key, case_keys),
-                (CASES.c.serial, serials),
-                (RUNS.c.run_pass, [run_pass.value for run_pass in run_passes]),
-                (RUNS.c.reason_code, reason_codes),
-            )
+            numbers = _run_numbers(connection, where)
         yield from self._page_by_page(numbers[skipped:], with_attachments=with_attachments)
 
-    def last_runs(
-        self, of_case: int, *, serials: Sequence[Serial], run_passes: Sequence[Pass]
-    ) -> Iterator[RunRecord]:
-        """Yield the last ``of_case`` runs of each case of some devices, in the order in which they were
+    def last_runs(self, of_case: int, **where: Unpack[RunFilter]) -> Iterator[RunRecord]:
+        """Yield the last ``of_case`` of the chosen runs of each case, in the order in which they were
         stored, without attachments.
         """
         with self.reading() as connection:
-            numbers = _run_numbers(
-                connection,
-                (CASES.c.serial, serials),
-                (RUNS.c.run_pass, [run_pass.value for run_pass in run_passes]),
-                of_case=of_case,
-            )
+            numbers = _run_numbers(connection, where, of_case=of_case)
         yield from self._page_by_page(numbers)
 
     def _page_by_page(
@@ -214,11 +215,9 @@ class Runs(Database):
         order.
         """
         with self.reading() as connection:
-            of_case = CASES.c.case_key, (case_key,)
+            of_case: RunFilter = {"case_keys": [case_key]}
             numbers = _run_numbers(connection, of_case)
-            campaign_numbers = _run_numbers(
-                connection, of_case, (CAMPAIGNS.c.campaign_id, (before,))
-            )
+            campaign_numbers = _run_numbers(connection, {**of_case, "campaign_ids": [before]})
             earlier = (
                 numbers[: bisect_left(numbers, campaign_numbers[0])]
                 if campaign_numbers
@@ -394,22 +393,19 @@ def _clear_place(connection: Connection, run: RunRecord) -> bool:
     return True
 
 
-def _run_numbers(
-    connection: Connection,
-    *filters: tuple[Column[Any], Collection[str]],
-    of_case: int = 0,
-) -> array[int]:
-    """Return the numbers of the runs whose columns have any of these values, in their order: 8
-    bytes a run. A column without values isn't filtered. ``of_case``: only the last runs of each
-    case, this many (0: all).
+def _run_numbers(connection: Connection, where: RunFilter, *, of_case: int = 0) -> array[int]:
+    """Return the numbers of the chosen runs in their order: 8 bytes a run. ``of_case``: only the
+    last ones of each case, this many (0: all).
     """
+    filters = [(_COLUMNS[name], values) for name, values in where.items() if values]
     query = select(RUNS.c.run_no)
     for table, number in ((CAMPAIGNS, "campaign_no"), (CASES, "case_no")):
-        if any(values and column.table is table for column, values in filters):
+        if any(column.table is table for column, _ in filters):
             query = query.join(table, RUNS.c[number] == table.c[number])
     queries = [query]
     for column, values in filters:
-        queries = [narrowed for part in queries for narrowed in filtered(part, column, values)]
+        texts = list(map(str, cast("Sequence[str]", values)))
+        queries = [narrowed for part in queries for narrowed in filtered(part, column, texts)]
     if of_case:
         place = func.row_number().over(partition_by=RUNS.c.case_no, order_by=RUNS.c.run_no.desc())
         numbered = [part.add_columns(place.label("place")).subquery() for part in queries]

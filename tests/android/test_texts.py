@@ -25,9 +25,8 @@ from orchestrator.errors import (
 )
 from orchestrator.files import LEFT_OUT, OUTPUT_MOST_BYTES, sha256_of
 from orchestrator.ports import DetachedCommand, InvocationRequest
-from orchestrator.programs import APP_PACKAGE
 from orchestrator.programs.apk import ApkTool
-from orchestrator.records.case import DelegateName, RunId, ToolName
+from orchestrator.records.case import APP_PACKAGE, DelegateName, RunId, ToolName
 from orchestrator.records.failures import next_step_of
 from tests.conftest import AdbServer as Server
 from tests.samples.command import Cli

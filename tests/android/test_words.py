@@ -9,9 +9,8 @@ from orchestrator.devices.adb_server import AdbServer
 from orchestrator.devices.phone import AdbDevice
 from orchestrator.devices.quiet import put_setting
 from orchestrator.devices.sockets import ServerAddress, quote
-from orchestrator.programs import APP_PACKAGE
 from orchestrator.programs.apk import ACTIVITY, start_command
-from orchestrator.records.case import ToolName
+from orchestrator.records.case import APP_PACKAGE, ToolName
 from tests.samples.real_phone import RealPhone
 from tests.samples.sample_lab import case
 from tests.samples.tools import request_of

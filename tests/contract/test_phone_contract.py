@@ -5,6 +5,7 @@ import contextlib
 import threading
 import uuid
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,14 +14,16 @@ from orchestrator.devices.conditioning import LadderConditioner
 from orchestrator.errors import BenchfarmError, DeviceError, DeviceStorageError, DeviceTimeoutError
 from orchestrator.ports import DetachedCommand
 from orchestrator.records.case import RunId
-from orchestrator.records.plan import FitLimits, Quiet, Screen
+from orchestrator.records.plan import FitLimits, PlanTerms, Quiet, Screen
 from tests.conftest import poll_until
 from tests.samples.meanwhile import when
 from tests.samples.phone_settings import changed, settings_of
 from tests.samples.phones import BODIES, PhoneBody, body_of, host_file
 from tests.samples.places import MODELS
 
-ANY = FitLimits(battery_min=0, battery_heat_max=200.0, thermal_status_max=6, wait=0.0)
+ANY = PlanTerms(
+    limits=FitLimits(battery_min=0, battery_heat_max=200.0, thermal_status_max=6, wait=0.0)
+)
 QUIET = Quiet(
     airplane=True, no_doze=True, animations_off=True, sync_off=True, fixed_performance=True
 )
@@ -194,7 +197,7 @@ def test_a_quiet_phone_is_afterwards_as_it_was(
     assert len(before) > 5
     conditioner = LadderConditioner(tmp_path / "journal")
     wanted = Quiet(**{**{name: getattr(QUIET, name) for name in QUIET.__slots__}, "screen": screen})
-    conditioner.prepare(phone.device, ANY, quiet=wanted)
+    conditioner.prepare(phone.device, replace(ANY, quiet=wanted))
     wanted_changes = {"state doze deep", "settings global window_animation_scale"}
     assert changed(before, settings_of(phone.sh)) >= wanted_changes
     conditioner.restore(phone.device)

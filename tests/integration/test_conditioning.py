@@ -4,6 +4,7 @@ unfit is said.
 
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,7 @@ from orchestrator.errors import (
 from orchestrator.ports import Change, DetachedCommand
 from orchestrator.records.case import RunId
 from orchestrator.records.device import DeviceState
-from orchestrator.records.plan import FitLimits, Quiet
+from orchestrator.records.plan import FitLimits, PlanTerms, Quiet
 from tests.samples.manual_clock import ManualClock
 
 if TYPE_CHECKING:
@@ -34,7 +35,9 @@ if TYPE_CHECKING:
     from benchfarm_virtual.phone import Phone
 
 STAY_ON = "settings get global stay_on_while_plugged_in"
-ANY = FitLimits(battery_min=0, battery_heat_max=200.0, thermal_status_max=6, wait=0.0)
+ANY = PlanTerms(
+    limits=FitLimits(battery_min=0, battery_heat_max=200.0, thermal_status_max=6, wait=0.0)
+)
 
 
 @pytest.fixture
@@ -137,7 +140,9 @@ def test_a_hot_phone_is_waited_for_and_unfit_when_it_stays_hot(
 ) -> None:
     heat(phone, 85)
     clock = ManualClock()
-    fitness = LadderConditioner(tmp_path, clock=clock).prepare(device, FitLimits(wait=30.0))
+    fitness = LadderConditioner(tmp_path, clock=clock).prepare(
+        device, PlanTerms(limits=FitLimits(wait=30.0))
+    )
     assert "thermal status" in fitness.reason or "battery at" in fitness.reason
     assert fitness.waited_s == pytest.approx(30.0)
     assert fitness.state is not None
@@ -155,7 +160,7 @@ def test_a_phone_that_cools_down_in_time_is_fit(
 
     heat(phone, 85)
     fitness = LadderConditioner(tmp_path, clock=CoolingClock()).prepare(
-        device, FitLimits(wait=30.0)
+        device, PlanTerms(limits=FitLimits(wait=30.0))
     )
     assert fitness.reason == ""
     assert 0 < fitness.waited_s < 30.0
@@ -175,7 +180,7 @@ def test_a_battery_in_danger_is_waited_for_by_nobody(
     phone.faults.add(parse_fault(kind, [setting]))
     conditioner = LadderConditioner(tmp_path)
     with pytest.raises(DeviceSetAsideError, match=said):
-        conditioner.prepare(device, FitLimits(wait=3600.0))
+        conditioner.prepare(device, PlanTerms(limits=FitLimits(wait=3600.0)))
     phone.faults.clear()
     heat(phone, 25)
     assert conditioner.prepare(device, ANY).reason == ""
@@ -189,7 +194,7 @@ def test_waiting_for_a_hot_phone_can_be_cancelled(
     cancelled = threading.Event()
     cancelled.set()
     fitness = LadderConditioner(tmp_path).prepare(
-        device, FitLimits(wait=300.0), cancelled=cancelled
+        device, PlanTerms(limits=FitLimits(wait=300.0)), cancelled=cancelled
     )
     assert fitness.reason.startswith("cancelled")
 
@@ -204,7 +209,7 @@ def test_zones_of_the_profile_have_limits_of_their_own(device: AdbDevice, tmp_pa
 def test_a_computer_is_fit_and_nothing_is_changed_on_it(tmp_path: Path) -> None:
     device = HostDevice(tmp_path / "work")
     conditioner = LadderConditioner(tmp_path / "journal")
-    assert conditioner.prepare(device, FitLimits()).reason == ""
+    assert conditioner.prepare(device, PlanTerms()).reason == ""
     assert conditioner.unrestored() == []
 
 
@@ -281,7 +286,9 @@ def test_a_phone_that_adb_reaches_by_an_address_keeps_its_radios(
     conditioner = LadderConditioner(tmp_path)
     notes: list[str] = []
     conditioner.prepare(
-        device, ANY, quiet=Quiet(airplane=True, sync_off=True), on_note=notes.append
+        device,
+        replace(ANY, quiet=Quiet(airplane=True, sync_off=True)),
+        on_note=lambda text, is_problem: notes.append(text),
     )
     refusal = "is unavailable: adb reaches the phone over the network, and would be cut off"
     assert notes == [

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -32,7 +33,7 @@ from orchestrator.errors import (
     DeviceTimeoutError,
 )
 from orchestrator.ports import Change, ShellResult
-from orchestrator.records.plan import FitLimits, Quiet, Screen
+from orchestrator.records.plan import FitLimits, PlanTerms, Quiet, Screen
 from tests.samples.faulty_lab import SEED, WHOLE
 from tests.samples.phone_settings import changed, settings_of
 from tests.samples.places import REPO
@@ -42,7 +43,9 @@ if TYPE_CHECKING:
     from benchfarm_virtual.phone import Phone
 
 
-ANY = FitLimits(battery_min=0, battery_heat_max=200.0, thermal_status_max=6, wait=0.0)
+ANY = PlanTerms(
+    limits=FitLimits(battery_min=0, battery_heat_max=200.0, thermal_status_max=6, wait=0.0)
+)
 EVERYTHING = Quiet(
     airplane=True, no_doze=True, animations_off=True, sync_off=True, fixed_performance=True, pin_clocks=True,
     pin_gpu=True,
@@ -145,7 +148,7 @@ def as_before(device: AdbDevice, phone: Phone, before: dict[str, str]) -> None:
 
 
 def prepare(conditioner: LadderConditioner, device: AdbDevice, quiet: Quiet = EVERYTHING) -> None:
-    conditioner.prepare(device, ANY, quiet=quiet)
+    conditioner.prepare(device, replace(ANY, quiet=quiet))
 
 
 def clear(phone: Phone, device: AdbDevice) -> None:
@@ -159,7 +162,9 @@ def test_every_wish_is_made_true_and_all_of_it_undone(
     before = whole(device)
     conditioner = LadderConditioner(tmp_path)
     notes: list[str] = []
-    conditioner.prepare(device, ANY, quiet=EVERYTHING, on_note=notes.append)
+    conditioner.prepare(
+        device, replace(ANY, quiet=EVERYTHING), on_note=lambda text, is_problem: notes.append(text)
+    )
     assert notes == ["the GPU's smallest clock is unavailable: the phone doesn't have it"]
     assert set(
         device.shell("cat /sys/devices/system/cpu/cpufreq/policy*/scaling_governor").text.split()
@@ -347,14 +352,14 @@ def test_a_note_is_renewed_while_its_holder_lives_even_if_it_asks_nothing(
     )
     first.prepare(device, ANY)
 
-    def fall_silent(text: str) -> None:
+    def fall_silent(text: str, is_problem: bool) -> None:
         told.append(text)
         # For half of its note's time, as its holder reckons: the phone's own has hardly begun.
         clock.ahead = timedelta(seconds=12)
 
     # It waits until the note was either renewed, as now, or has expired.
     with pytest.raises(DeviceBusyError, match=f"process {os.getpid()} on"):
-        second.prepare(other_way, ANY, on_wait=fall_silent)
+        second.prepare(other_way, ANY, on_note=fall_silent)
     assert "taken over unless that lease is renewed" in told[0]
     first.restore(device)
     second.prepare(other_way, ANY)
@@ -401,8 +406,8 @@ def test_the_phone_of_a_holder_that_fell_silent_is_taken_over_and_refuses_what_h
     second = LadderConditioner(tmp_path / "b")
     os.kill(holder.pid, signal.SIGSTOP)
     told: list[str] = []
-    second.prepare(device, ANY, on_wait=told.append)
-    assert told[0].startswith(f"in use by process {holder.pid} on")
+    second.prepare(device, ANY, on_note=lambda text, is_problem: told.append(text))
+    assert told[0].startswith(f"waiting until it is fit: in use by process {holder.pid} on")
     os.kill(holder.pid, signal.SIGCONT)
     holder.stdin.write(f": >{device.work_folder}/mark\n")
     holder.stdin.flush()
