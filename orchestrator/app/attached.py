@@ -20,7 +20,6 @@ from orchestrator.devices.adb_server import AdbServer
 from orchestrator.devices.discovery import (
     SEVERAL,
     NetworkPhones,
-    all_at_once,
     join,
     judge_twins,
     list_devices,
@@ -43,6 +42,7 @@ from orchestrator.frozen import frozen
 from orchestrator.planning.selection import Choice, check_names, choose, missed
 from orchestrator.plugins import DeviceSource, every
 from orchestrator.ports import Device, ListedPhone
+from orchestrator.processes import all_at_once
 from orchestrator.records.case import Serial
 from orchestrator.records.device import (
     HOST_SERIAL,

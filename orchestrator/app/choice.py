@@ -55,9 +55,11 @@ class MissingProgram:
 class BuildChoice:
     """Chooses the builds that devices are measured with."""
 
-    def __init__(self, library: BuildLibrary, fakes: Path, hint: Callable[[str], None]) -> None:
-        """``fakes`` is the folder for the programs that virtual phones run; ``hint`` gets texts for
-        people.
+    def __init__(
+        self, library: Callable[[], BuildLibrary], fakes: Path, hint: Callable[[str], None]
+    ) -> None:
+        """``library`` returns the library, which is read when it is needed; ``fakes`` is the folder
+        for the programs that virtual phones run; ``hint`` gets texts for people.
         """
         self._library = library
         self._fakes = fakes
@@ -89,7 +91,7 @@ class BuildChoice:
         if (brought := self._brought.get(tool)) is not None:
             # The phone itself looks into an app.
             if program(tool).on_device is None:
-                self._library.check_for(brought, facts)
+                self._library().check_for(brought, facts)
             return brought
         try:
             return self._find(tool, facts, name)
@@ -108,7 +110,7 @@ class BuildChoice:
         - the library, or the file that the plan names
         """
         spec = program(tool)
-        is_kept = tool.is_declared and "/" not in name and self._library.has(tool, facts, name)
+        is_kept = tool.is_declared and "/" not in name and self._library().has(tool, facts, name)
         if spec.installed is not None and facts.kind is DeviceKind.HOST and not is_kept:
             return spec.installed(name)
         if tool.is_declared and not spec.file_name:
@@ -124,7 +126,7 @@ class BuildChoice:
                 f"no program is here for '{tool}'",
                 hint=f"benchfarm build add {file} --tool {tool}, or --build {tool}={file}",
             )
-        return self._library.resolve_for(facts, tool, name_or_path=name)
+        return self._library().resolve_for(facts, tool, name_or_path=name)
 
     def missing(self, plan: Plan, devices: Sequence[DeviceFacts]) -> list[MissingProgram]:
         """Return the programs that devices lack, each once for all of its devices.
@@ -145,7 +147,7 @@ class BuildChoice:
                 tool=tool,
                 serials=tuple(device.serial for device, _, _ in alike),
                 reason=reason,
-                spec=self._library.declared_for(alike[-1][0], tool),
+                spec=self._library().declared_for(alike[-1][0], tool),
             )
             for (tool, reason), alike in grouped(lacking, lambda item: item[1:]).items()
         ]
@@ -182,10 +184,10 @@ class BuildChoice:
         abis = build.abi.split(",")
         if build.is_virtual:
             return fake_build(self._fakes, build.tool, abis[0], has_flex=True)
-        for spec in self._library.specs:
+        for spec in self._library().specs:
             if spec.tool is build.tool and spec.variant == "plus_flex" and spec.abi in abis:
                 with contextlib.suppress(ArtifactError):
-                    return self._library.resolve(build.tool, spec.abi, name_or_path=spec.name)
+                    return self._library().resolve(build.tool, spec.abi, name_or_path=spec.name)
                 return None
         return None
 
@@ -207,10 +209,12 @@ class BuildChoice:
         there.
         """
         for name in dict.fromkeys(plan.builds.values()):
-            if "/" not in name and Path(name).is_file() and self._library.named(name):
+            if "/" not in name and Path(name).is_file() and self._library().named(name):
                 self._hint(
                     f"{name} is the build that is kept under this name; ./{name} is the file here"
                 )
+        if not plan.builds:
+            return
         kinds = {facts.kind for facts in devices}
         if lacks_devices or (plan.devices.host and not plan.devices.serials):
             kinds |= {item.usual_on for item in programs() if item.usual_on is not None}

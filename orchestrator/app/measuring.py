@@ -401,7 +401,7 @@ def measure(workspace: Workspace, prepared: Prepared) -> MeasuredCampaign:
         observer=observer,
         clock=workspace.clock,
         cancelled=workspace.cancelled,
-        reference=workspace.reference,
+        reference=lambda: workspace.reference,
     )
     for serial, reason in opened.left_out.items():
         observer.on_event(

@@ -24,7 +24,7 @@ from orchestrator.app.attached import (
 from orchestrator.app.workspace import Workspace
 from orchestrator.devices.adb_server import find_adb
 from orchestrator.devices.check import check_phone
-from orchestrator.devices.discovery import NetworkPhones, all_at_once, full_address
+from orchestrator.devices.discovery import NetworkPhones, full_address
 from orchestrator.devices.phone import AdbDevice
 from orchestrator.errors import (
     AdbUnavailableError,
@@ -38,6 +38,7 @@ from orchestrator.errors import (
 from orchestrator.files import check_writable
 from orchestrator.frozen import frozen
 from orchestrator.ports import CheckedDevice, PhoneCheck
+from orchestrator.processes import all_at_once
 from orchestrator.records.answers import DoneAnswer
 from orchestrator.records.case import Serial
 from orchestrator.records.device import HOST_SERIAL, DeviceFacts

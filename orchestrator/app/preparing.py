@@ -17,7 +17,6 @@ from orchestrator.analysis.summary import autocorrelations
 from orchestrator.app.attached import Needs, OpenedDevices, open_devices
 from orchestrator.app.inputs import Inputs, inputs_of, reference_model
 from orchestrator.app.workspace import Workspace
-from orchestrator.devices.discovery import all_at_once
 from orchestrator.engine.flag_check import check_flags, learn_flags
 from orchestrator.errors import DeviceBusyError, DeviceError, UsageError
 from orchestrator.frozen import frozen
@@ -32,6 +31,7 @@ from orchestrator.planning.expansion import (
 )
 from orchestrator.planning.time_budget import usable_s
 from orchestrator.ports import Device, session_of
+from orchestrator.processes import all_at_once
 from orchestrator.records.campaign import (
     Campaign,
     CampaignStatus,
@@ -48,6 +48,7 @@ from orchestrator.records.case import (
     Case,
     DelegateName,
     Model,
+    ModelSha,
     Serial,
     SkippedCase,
 )
@@ -137,7 +138,8 @@ def expansion_for(workspace: Workspace, task: Task) -> tuple[Expansion, list[Bui
         if any(model.needs_flex for model in inputs.models)
         else {}
     )
-    stock = Stock(builds=choices, profiles=workspace.profiles, host_files=inputs.named, twins=twins)
+    profiles = workspace.profiles if any(item.profile for item in facts) else {}
+    stock = Stock(builds=choices, profiles=profiles, host_files=inputs.named, twins=twins)
     expansion = expand(plan, facts, inputs.models, stock)
     used = {case.build_sha256 for case in expansion.cases}
     builds |= {twin.sha256: twin for twin in twins.values() if twin.sha256 in used}
@@ -258,10 +260,13 @@ def unchecked(
     checks = _stored_output_checks(workspace, task.facts)
     if not _checks_outputs(workspace, task.plan):
         return checks, lambda _: False
-    reasons = {
-        model.sha256: workspace.reference.reason_against(model) for model in task.inputs.models
-    }
-    return checks, lambda case: case.outputs_key not in checks and not reasons[case.model_sha256]
+    models = {model.sha256: model for model in task.inputs.models}
+
+    @cache
+    def reason(sha256: ModelSha) -> str:
+        return workspace.reference.reason_against(models[sha256])
+
+    return checks, lambda case: case.outputs_key not in checks and not reason(case.model_sha256)
 
 
 def _checks_outputs(workspace: Workspace, plan: Plan) -> bool:

@@ -213,7 +213,7 @@ class Workspace:
         from orchestrator.devices.conditioning import LadderConditioner
 
         def zone_limits(facts: DeviceFacts) -> Mapping[str, float]:
-            profile = self.profiles.get(facts.profile)
+            profile = self.profiles.get(facts.profile) if facts.profile else None
             return profile.thermal_limits_c if profile is not None else {}
 
         return LadderConditioner(
@@ -296,7 +296,7 @@ class Workspace:
     def builds(self) -> BuildChoice:
         """Which builds devices are measured with."""
         return BuildChoice(
-            self.library,
+            lambda: self.library,
             self.settings.cache_folder / "fake-binaries",
             hint=lambda text: self.observer.on_event(Notice(event="hint", text=text)),
         )
@@ -326,11 +326,13 @@ class Workspace:
         """The adb server of the virtual lab, None when no lab is up; ``revive`` starts one that
         died before its lab.
         """
+        # Without its file no lab is up, and nothing of it is imported.
+        if not (self.settings.lab_folder / "lab.json").exists():
+            return None
         from orchestrator.app.virtual_phones import adb_server, labs
 
         server = adb_server(self.settings)
-        # Without its file no lab is up, and nothing of it is imported.
-        if revive and (self.settings.lab_folder / "lab.json").exists() and not server.answers():
+        if revive and not server.answers():
             with contextlib.suppress(UsageError):
                 labs(self.settings)
                 server.revive()

@@ -6,10 +6,9 @@ import re
 import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 from orchestrator.devices.adb_server import ALLOW_KEY, TAP_ALLOW, AdbServer, is_tcp
 from orchestrator.devices.link import PhoneLink
@@ -18,15 +17,12 @@ from orchestrator.devices.retries import LISTED
 from orchestrator.errors import DeviceError, HostStorageError, UsageError
 from orchestrator.files import keep_file
 from orchestrator.ports import ListedPhone
+from orchestrator.processes import all_at_once
 from orchestrator.scripts import ATTEMPTS, Answer
 
 _PROBE_TIMEOUT_S: Final = 8.0
 #: Minimum time between two listings of the other sources of devices, for a repeated search.
 _SOURCES_S: Final = 15.0
-#: Phones asked, opened or restored at once; each is one connection to the server.
-_PHONES_AT_ONCE: Final = 32
-_Item = TypeVar("_Item")
-_Result = TypeVar("_Result")
 
 _IDENTITY: Final = {
     "serial": "getprop ro.serialno",
@@ -152,12 +148,6 @@ class PhoneCache:
         for key, cached in list(self._phones.items()):
             if cached.serial == serial:
                 self._phones[key] = replace(cached, transport_id=None)
-
-
-def all_at_once(work: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
-    """Return the results of the items in their order; a phone that hangs doesn't delay others."""
-    with ThreadPoolExecutor(max_workers=max(1, min(_PHONES_AT_ONCE, len(items)))) as pool:
-        return list(pool.map(work, items))
 
 
 def list_devices(

@@ -19,7 +19,6 @@ from orchestrator.devices.probes import (
     host_facts,
     host_state_from,
 )
-from orchestrator.devices.runs import folder_name
 from orchestrator.errors import (
     DeviceCommandError,
     DeviceTimeoutError,
@@ -28,7 +27,7 @@ from orchestrator.errors import (
     TransferError,
     UsageError,
 )
-from orchestrator.files import head_and_tail, make_private, sha256_of
+from orchestrator.files import head_and_tail, make_private, run_folder_name, sha256_of
 from orchestrator.ports import (
     DetachedCommand,
     HostFile,
@@ -186,7 +185,7 @@ class HostDevice(AloneDevice):
 
     def run_folder(self, run_id: RunId) -> str:
         """See Device.run_folder; raises UsageError for an id that can't be the name of one."""
-        return str(self._runs_folder / folder_name(run_id))
+        return str(self._runs_folder / run_folder_name(run_id))
 
     def run_detached(self, command: DetachedCommand) -> ProcessResult:
         """See Device.run_detached.

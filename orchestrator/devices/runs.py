@@ -31,9 +31,8 @@ from orchestrator.errors import (
     DeviceError,
     InterruptedByUserError,
     TransferError,
-    UsageError,
 )
-from orchestrator.files import OUTPUT_MOST_BYTES
+from orchestrator.files import OUTPUT_MOST_BYTES, run_folder_name
 from orchestrator.frozen import frozen
 from orchestrator.ports import DetachedCommand, ProcessResult
 from orchestrator.records.case import RunId
@@ -282,7 +281,7 @@ class DetachedRuns(PhoneLink):
 
     def run_folder(self, run_id: RunId) -> str:
         """See Device.run_folder; raises UsageError for an id that can't be the name of one."""
-        return f"{self.runs_folder}/{folder_name(run_id)}"
+        return f"{self.runs_folder}/{run_folder_name(run_id)}"
 
     def run_detached(self, command: DetachedCommand) -> ProcessResult:
         """See Device.run_detached. The run continues while a lost link is reconnected.
@@ -507,13 +506,3 @@ def family(processes: Sequence[PhoneProcess], leaders: Iterable[int]) -> list[in
         members |= children
     alive = {process.pid for process in processes}
     return sorted(members & alive)
-
-
-def folder_name(run_id: RunId) -> str:
-    """Return the name of a run's folder.
-
-    Raises UsageError for an id that could lead out of its parent folder.
-    """
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,120}", run_id):
-        raise UsageError(f"{run_id!r} can't be a run's id: letters, digits, '_', '-' and '.' only")
-    return str(run_id)

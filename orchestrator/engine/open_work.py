@@ -150,6 +150,8 @@ def _open_reference(
     invocations: Sequence[Invocation], runs: Sequence[RunRecord]
 ) -> tuple[Invocation, ...]:
     reference_items = [item for item in invocations if is_reference_run(item)]
+    if not reference_items:
+        return ()
     other_runs = [
         run for run in runs if not is_reference_run(run) and run.outcome is not Outcome.UNFIT
     ]

@@ -25,8 +25,7 @@ from orchestrator.delegates import DELEGATES, FlagFamily, flags_of
 from orchestrator.errors import UsageError
 from orchestrator.ports import Device, InvocationRequest
 from orchestrator.programs import Program
-from orchestrator.programs.native import on_cores
-from orchestrator.programs.running import run_and_collect
+from orchestrator.programs.running import on_cores, run_and_collect
 from orchestrator.records.case import Build, BuildSha, Case, CaseKey, DelegateName, RunId, ToolName
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.run import (

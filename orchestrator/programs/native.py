@@ -6,9 +6,15 @@ import shlex
 
 from orchestrator.ports import InvocationRequest
 from orchestrator.programs import Program
-from orchestrator.programs.running import CollectingTool, benchmark_flags, environment, format_flags
+from orchestrator.programs.running import (
+    CollectingTool,
+    benchmark_flags,
+    environment,
+    format_flags,
+    on_cores,
+)
 from orchestrator.records.case import ToolName
-from orchestrator.records.device import DeviceFacts, DeviceKind
+from orchestrator.records.device import DeviceKind
 
 
 class NativeTool(CollectingTool):
@@ -31,28 +37,6 @@ def command_line(request: InvocationRequest, arguments: list[str], **variables: 
     """
     words = on_cores(request, [request.program_path, *arguments])
     return f"{environment(request, **variables)} {shlex.join(words)}"
-
-
-def on_cores(request: InvocationRequest, words: list[str]) -> list[str]:
-    """Return the words of a command restricted to the cores of its case."""
-    mask = affinity_mask(request.case.affinity, request.facts)
-    return ["taskset", mask, *words] if mask else words
-
-
-def affinity_mask(affinity: str, facts: DeviceFacts) -> str:
-    """Return the mask for the phone's taskset in hexadecimal, empty for no restriction.
-
-    ``big`` is every core except those of the slowest cluster, as probed; empty where all cores are
-    equal or their clocks are unknown. On a computer only a mask of the plan counts.
-    """
-    if affinity == "all":
-        return ""
-    if affinity != "big":
-        return affinity.removeprefix("0x")
-    all_cpus = {cpu for cluster in facts.clusters for cpu in cluster.cpus}
-    if facts.kind is not DeviceKind.ANDROID or set(facts.big_cores) == all_cpus:
-        return ""
-    return f"{sum(1 << cpu for cpu in facts.big_cores):x}"
 
 
 PROGRAM = Program(

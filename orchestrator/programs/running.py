@@ -50,7 +50,7 @@ from orchestrator.records.case import (
     ToolName,
     content_key,
 )
-from orchestrator.records.device import DeviceKind
+from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.run import SAMPLES_FILE, Attachment, RawOutput, ToolReport
 from orchestrator.scripts import ask, call
 
@@ -337,6 +337,28 @@ def environment(request: InvocationRequest, **more: str) -> str:
     if DELEGATES[request.case.delegate].is_on_dsp:
         variables["ADSP_LIBRARY_PATH"] = ";".join([*folders, *_DSP_FOLDERS])
     return " ".join(f"{name}={shlex.quote(value)}" for name, value in (variables | more).items())
+
+
+def on_cores(request: InvocationRequest, words: list[str]) -> list[str]:
+    """Return the words of a command restricted to the cores of its case."""
+    mask = affinity_mask(request.case.affinity, request.facts)
+    return ["taskset", mask, *words] if mask else words
+
+
+def affinity_mask(affinity: str, facts: DeviceFacts) -> str:
+    """Return the mask for the phone's taskset in hexadecimal, empty for no restriction.
+
+    ``big`` is every core except those of the slowest cluster, as probed; empty where all cores are
+    equal or their clocks are unknown. On a computer only a mask of the plan counts.
+    """
+    if affinity == "all":
+        return ""
+    if affinity != "big":
+        return affinity.removeprefix("0x")
+    all_cpus = {cpu for cluster in facts.clusters for cpu in cluster.cpus}
+    if facts.kind is not DeviceKind.ANDROID or set(facts.big_cores) == all_cpus:
+        return ""
+    return f"{sum(1 << cpu for cpu in facts.big_cores):x}"
 
 
 #: The file with /proc/PID/cgroup of the shell that then runs the program.

@@ -28,8 +28,14 @@ from orchestrator.passes import pass_of
 from orchestrator.ports import Device, InvocationRequest, Turn
 from orchestrator.programs import Option, Program
 from orchestrator.programs.flags import check_flags
-from orchestrator.programs.native import command_line, on_cores
-from orchestrator.programs.running import format_flags, library_folders, pass_flags, run_and_collect
+from orchestrator.programs.native import command_line
+from orchestrator.programs.running import (
+    format_flags,
+    library_folders,
+    on_cores,
+    pass_flags,
+    run_and_collect,
+)
 from orchestrator.reading.failures import end_failure
 from orchestrator.reading.lines import program_lines
 from orchestrator.reading.litert_lm import (

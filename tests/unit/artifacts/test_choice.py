@@ -32,7 +32,7 @@ def library(tmp_path: Path) -> BuildLibrary:
 
 @pytest.fixture
 def choice(library: BuildLibrary, tmp_path: Path, hints: list[str]) -> BuildChoice:
-    return BuildChoice(library, tmp_path / "fakes", hint=hints.append)
+    return BuildChoice(lambda: library, tmp_path / "fakes", hint=hints.append)
 
 
 def test_a_name_that_a_kept_build_and_a_file_have_means_the_build_and_that_is_told(

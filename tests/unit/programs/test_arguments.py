@@ -10,8 +10,8 @@ from orchestrator.errors import UsageError
 from orchestrator.ports import InvocationRequest
 from orchestrator.programs.apk import start_command
 from orchestrator.programs.litert import Counts, LitertTool, counts_for, litert_command
-from orchestrator.programs.native import NativeTool, affinity_mask
-from orchestrator.programs.running import benchmark_flags
+from orchestrator.programs.native import NativeTool
+from orchestrator.programs.running import affinity_mask, benchmark_flags
 from orchestrator.records.build_spec import OWNED_FLAGS
 from orchestrator.records.case import Case, DelegateName, Pass, RunId, Serial, ToolName
 from orchestrator.records.device import CpuCluster, DeviceFacts, DeviceKind
