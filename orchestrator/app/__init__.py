@@ -13,7 +13,7 @@ Nothing here prints or exits. Commands and Python (`lab`) make the same requests
 | a farm's job | `extensions.farm.job` | a task with the files of its submission |
 
 `preparing.planned` makes the cases, `choice` says which build runs on which device, and
-`preparing.campaign_of` makes the campaign; `start` stores it and holds its devices;
+`preparing.prepared_of` makes the campaign; `start` stores it and holds its devices;
 `measuring.measure` runs it, and returns a `MeasuredCampaign` with all that is told of it.
 `comparing` (also of the pairs of `ab`), `stored`, `status` and `exchange` read what is stored.
 `phones`, `virtual_phones`, `builds` and `doctor` are about what is there. `workspace` makes every

@@ -16,7 +16,7 @@ from orchestrator.app.comparing import pair_comparison, pairing_of, unmeasured_r
 from orchestrator.app.measuring import measure
 from orchestrator.app.pairing import Sides, prepare, sides_of
 from orchestrator.app.preparing import Prepared, start
-from orchestrator.app.requests import AbRequest
+from orchestrator.app.requests import PairLimits
 from orchestrator.app.resuming import open_cases, reopen
 from orchestrator.app.stored import read_campaign
 from orchestrator.app.workspace import Workspace
@@ -36,7 +36,7 @@ def bisect(
     workspace: Workspace,
     ends: tuple[str, str],
     options: PlanOptions,
-    request: AbRequest,
+    limits: PairLimits,
     *,
     fresh_s: float,
 ) -> tuple[BisectResult, Sequence[Release], DeviceFacts]:
@@ -56,7 +56,7 @@ def bisect(
     """
 
     def sides_for(builds: Iterable[str]) -> Sides:
-        return sides_of([f"build:{build}" for build in builds], options, request)
+        return sides_of([f"build:{build}" for build in builds], options)
 
     plan = sides_for(ends).plan
     good, bad = map(workspace.library.find_release, ends)
@@ -74,7 +74,7 @@ def bisect(
     def compare(baseline: int, candidate: int) -> Compared:
         builds = (releases[index].address for index in (baseline, candidate))
         try:
-            prepared = prepare(workspace, sides_for(builds), opened)
+            prepared = prepare(workspace, sides_for(builds), limits, opened)
         except PlanError:
             raise
         except (ArtifactError, UsageError) as error:

@@ -16,20 +16,21 @@ from orchestrator.app.measuring import MeasuredCampaign, measure
 from orchestrator.app.preparing import (
     Prepared,
     Task,
-    campaign_of,
     expansion_for,
+    new_campaign,
     nothing_to_measure,
+    prepared_of,
     start,
     unchecked,
 )
-from orchestrator.app.requests import AbRequest
+from orchestrator.app.requests import PairLimits
 from orchestrator.app.workspace import Workspace
 from orchestrator.config.plan import plan_from_options
 from orchestrator.errors import PlanError, UsageError
 from orchestrator.frozen import frozen
 from orchestrator.planning.expansion import output_checks
 from orchestrator.planning.selection import tools_for
-from orchestrator.records.campaign import Pairing
+from orchestrator.records.campaign import Pairing, Terms
 from orchestrator.records.case import (
     Build,
     Case,
@@ -92,9 +93,6 @@ class Sides:
     baseline: Side
     candidate: Side
     plans: Sequence[Plan]
-    #: The relative difference to detect, and the number of pairs that may be measured for it.
-    detect: float
-    most: int
 
     @property
     def kind(self) -> str:
@@ -107,19 +105,24 @@ class Sides:
         return self.plans[0]
 
 
-def compare_ab(workspace: Workspace, sides: Sides) -> MeasuredCampaign | Plan:
+def compare_ab(workspace: Workspace, sides: Sides, limits: PairLimits) -> MeasuredCampaign | Plan:
     """Measure two sides in turns; return the plan of both, unmeasured, where they are one
     configuration.
 
     Raises UsageError kinds before anything runs.
     """
-    prepared = prepare(workspace, sides)
+    prepared = prepare(workspace, sides, limits)
     if pairing_of(prepared.campaign).is_same:
         return sides.plan
     return measure(workspace, start(workspace, prepared))
 
 
-def prepare(workspace: Workspace, sides: Sides, opened: OpenedDevices | None = None) -> Prepared:
+def prepare(
+    workspace: Workspace,
+    sides: Sides,
+    limits: PairLimits,
+    opened: OpenedDevices | None = None,
+) -> Prepared:
     """Return the campaign of two sides, on the given devices or on their own.
 
     Raises UsageError kinds.
@@ -155,10 +158,10 @@ def prepare(workspace: Workspace, sides: Sides, opened: OpenedDevices | None = N
         baseline=sides.baseline.label,
         candidate=sides.candidate.label,
         kind=sides.kind,
-        detect=sides.detect,
+        detect=limits.detect,
         level=CLAIM_LEVEL,
-        threshold=threshold_for(sides.detect),
-        most=sides.most,
+        threshold=threshold_for(limits.detect),
+        most=limits.most,
     )
     cases_by_key = {case.case_key: case for pair in pairs for case in pair}
     # A phone without a pair isn't used.
@@ -172,9 +175,8 @@ def prepare(workspace: Workspace, sides: Sides, opened: OpenedDevices | None = N
         ),
     )
     checks, is_wanted = unchecked(workspace, task)
-    return campaign_of(
-        workspace,
-        task,
+    campaign = replace(
+        new_campaign(workspace, task.plan.name),
         invocations=(
             *first_invocations(pairing, cases_by_key, seed=sides.plan.seed),
             # The outputs of a new configuration are compared with the reference once, after its
@@ -182,13 +184,12 @@ def prepare(workspace: Workspace, sides: Sides, opened: OpenedDevices | None = N
             *output_checks(cases_by_key.values(), is_wanted),
         ),
         skipped=tuple(skipped),
-        builds=list(builds.values()),
-        checks=checks,
-        pairing=pairing,
+        terms=Terms(output_checks=checks, pairing=pairing),
     )
+    return prepared_of(task, campaign, list(builds.values()))
 
 
-def sides_of(words: Sequence[str], options: PlanOptions, request: AbRequest) -> Sides:
+def sides_of(words: Sequence[str], options: PlanOptions) -> Sides:
     """Return the sides of two words as typed, with the devices and settings of both. They are
     checked before any phone or program is searched.
 
@@ -201,9 +202,7 @@ def sides_of(words: Sequence[str], options: PlanOptions, request: AbRequest) -> 
         if before.kind != "model" and not options.get("models"):
             error.hint = "name a model with -m FILE.tflite; repeat -m for several"
         raise
-    return Sides(
-        baseline=before, candidate=after, plans=plans, detect=request.detect, most=request.most
-    )
+    return Sides(baseline=before, candidate=after, plans=plans)
 
 
 def _sides(words: Sequence[str], options: PlanOptions) -> tuple[Side, Side]:

@@ -36,7 +36,6 @@ from orchestrator.records.campaign import (
     Campaign,
     CampaignStatus,
     Invocation,
-    Pairing,
     Terms,
 )
 from orchestrator.records.case import (
@@ -68,9 +67,15 @@ def files_of(models: Iterable[Model], builds: Iterable[Build]) -> dict[str, str]
     return files | {item.sha256: str(item.path) for build in builds for item in build.companions}
 
 
-def terms_of(plan: Plan, devices: Iterable[DeviceFacts], files: Mapping[str, str]) -> Terms:
-    """Return the terms of a plan's campaign on these devices."""
-    return Terms(
+def terms_of(
+    plan: Plan,
+    devices: Iterable[DeviceFacts],
+    files: Mapping[str, str],
+    terms: Terms = Terms(),  # noqa: B008 - frozen
+) -> Terms:
+    """Return a campaign's own ``terms`` with those of its plan on these devices."""
+    return replace(
+        terms,
         **{item.name: getattr(plan, item.name) for item in fields(PlanTerms)},
         stopping=plan.stopping,
         every_thread_count=plan.matrix.every_thread_count,
@@ -171,46 +176,29 @@ def prepare(workspace: Workspace, task: Task, reference: Model | None = None) ->
     if wants_reference_check(task.plan, expansion):
         reference = reference or reference_model()
         brackets = _reference_checks(workspace, task, expansion, reference)
-    return campaign_of(
-        workspace,
-        task,
+        if brackets:
+            models = [reference, *task.inputs.models]
+            task = replace(task, inputs=replace(task.inputs, models=models))
+    campaign = replace(
+        new_campaign(workspace, task.plan.name),
         invocations=tuple(
             invocation
             for serial, queue in expansion.invocations.items()
             for invocation in (*filter(None, [brackets.get(serial)]), *queue)
         ),
         skipped=expansion.skipped,
-        builds=builds,
-        checks=checks,
-        references=[reference] if brackets and reference is not None else (),
+        terms=Terms(output_checks=checks),
     )
+    return prepared_of(task, campaign, builds)
 
 
-def campaign_of(
-    workspace: Workspace,
-    task: Task,
-    *,
-    invocations: tuple[Invocation, ...],
-    skipped: tuple[SkippedCase, ...],
-    builds: Sequence[Build],
-    checks: Mapping[str, OutputCheck],
-    references: Sequence[Model] = (),
-    pairing: Pairing | None = None,
-) -> Prepared:
-    """Return a campaign that begins now, with the terms of its plan; ``checks`` are the known ones
-    of outputs, ``references`` the models of its reference workload.
-    """
-    plan = task.plan
-    models = list({model.sha256: model for model in (*references, *task.inputs.models)}.values())
-    terms = terms_of(plan, task.facts, files_of(models, builds) | task.inputs.paths)
-    campaign = replace(
-        new_campaign(workspace, plan.name),
-        plan_text=plan.text,
-        seed=plan.seed,
-        terms=replace(terms, output_checks=checks, pairing=pairing),
-        invocations=invocations,
-        skipped=skipped,
-    )
+def prepared_of(task: Task, campaign: Campaign, builds: Sequence[Build]) -> Prepared:
+    """Return a new campaign with what its task says: the plan with its terms, and the files."""
+    plan, inputs = task.plan, task.inputs
+    models = list({model.sha256: model for model in inputs.models}.values())
+    files = files_of(models, builds) | inputs.paths
+    terms = terms_of(plan, task.facts, files, campaign.terms)
+    campaign = replace(campaign, plan_text=plan.text, seed=plan.seed, terms=terms)
     return Prepared(campaign=campaign, models=models, builds=builds, opened=task.opened)
 
 

@@ -25,7 +25,7 @@ class CompareOptions:
 
 
 @frozen
-class AbRequest:
+class PairLimits:
     """The limits of a measurement in turns: ``ab`` and ``bisect``."""
 
     #: The smallest relative difference to detect, as a share.

@@ -18,7 +18,7 @@ from orchestrator.records.case import (
     ToolName,
     grouped,
 )
-from orchestrator.records.plan import Plan
+from orchestrator.records.plan import Plan, PlanOptions
 from orchestrator.records.run import OUT_OF_TIME
 from orchestrator.tables.labels import no_time_text
 from orchestrator.units import parse_age, parse_seconds
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
     from orchestrator.store.opening import Store
 
 
-def limited(plan: Plan, *, budget: str, until: str, now: datetime) -> Plan:
-    """Return the plan with the limits of ``--budget``, which only narrows its time, and of
-    ``--until``.
+def limited(plan: Plan, limits: PlanOptions, now: datetime) -> Plan:
+    """Return the plan with the limits ``budget``, which only narrows its time, and ``until``, as
+    typed.
 
     Raises PlanError, UsageError.
     """
     from orchestrator.config.plan import terms_from_options
 
-    if budget:
+    if budget := limits.get("budget"):
         seconds = terms_from_options(budget=budget).budget
         plan = replace(plan, budget=min(filter(None, (seconds, plan.budget))))
-    if until:
+    if until := limits.get("until"):
         plan = replace(plan, until=moment_of(until, now))
     return plan
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -17,6 +16,7 @@ from orchestrator.cli.options import Texts
 from orchestrator.cli.output import CommandResult, shown
 from orchestrator.cli.progress import downloads_on_stderr
 from orchestrator.errors import ArtifactError
+from orchestrator.frozen import frozen
 from orchestrator.records.build_spec import OWNED_FLAGS, FlagSpec
 from orchestrator.records.case import USUAL_TOOL, Build
 from orchestrator.settings import Settings
@@ -59,11 +59,13 @@ def list_builds(
         archive = workspace.library.archive
         rows = [
             _ListedBuild(
-                release.name,
-                release.tool.value,
-                release.abis,
-                release,
-                tuple(abi for abi in release.abis if archive.in_use(release.name, abi) == release),
+                name=release.name,
+                tool=release.tool.value,
+                abis=release.abis,
+                release=release,
+                used_for=tuple(
+                    abi for abi in release.abis if archive.in_use(release.name, abi) == release
+                ),
             )
             for release in reversed(archive.all())
         ]
@@ -74,7 +76,7 @@ def list_builds(
     }
     rows = [row for row in rows if row.used_for or everything]
     rows += [
-        _ListedBuild(spec.name, spec.tool.value, (spec.abi,))
+        _ListedBuild(name=spec.name, tool=spec.tool.value, abis=(spec.abi,))
         for spec in workspace.library.specs
         if (spec.name, spec.abi) not in here
     ]
@@ -85,7 +87,7 @@ def list_builds(
     )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _ListedBuild:
     """A release that is kept, or a declared build that isn't on this computer."""
 
@@ -169,18 +171,21 @@ def fetch(
     )
 
 
-@command("build add")
-def add(
-    settings: Settings,
-    file: Annotated[Path, Argument(help="A benchmark_model binary, an APK, or a library for one.")],
-    name: Annotated[str, Option("--name", help="Name of the build.")] = "",
-    tool: Annotated[str, Option("--tool", help="Which program it is (default: by its name).")] = "",
+@frozen
+class _Added(AddRequest):
+    """The program to add, as options."""
+
+    file: Annotated[Path, Argument(help="A benchmark_model binary, an APK, or a library for one.")]
+    name: Annotated[str, Option("--name", help="Name of the build.")] = ""
+    tool: Annotated[str, Option("--tool", help="Which program it is (default: by its name).")] = ""
     libraries: Annotated[
-        list[Path] | None,
-        Option("--with", help="Library to install beside it. Repeat for several."),
-    ] = None,
-    release: Annotated[str, Option("--release", help="Release that the files belong to.")] = "",
-) -> CommandResult:
+        list[Path], Option("--with", help="Library to install beside it. Repeat for several.")
+    ] = field(default_factory=list)
+    release: Annotated[str, Option("--release", help="Release that the files belong to.")] = ""
+
+
+@command("build add")
+def add(settings: Settings, request: _Added) -> CommandResult:
     """Validate a program and add it to the cache.
 
     Example: benchfarm build add ./benchmark_model --name mine
@@ -189,10 +194,7 @@ def add(
     from orchestrator.app.workspace import Workspace
 
     with Workspace(settings) as workspace:
-        build, replaced = add_build(
-            workspace,
-            AddRequest(file=file, name=name, tool=tool, libraries=libraries or (), release=release),
-        )
+        build, replaced = add_build(workspace, request)
     lines = _build_lines(build)
     if replaced is not None:
         lines += [
@@ -305,11 +307,7 @@ def flags(
     )
     table = Table(name="flags", caption=program_flags.title, columns=_FLAGS, rows=specs)
     done = shown(f"{one_line(program_flags.title)}\n", table, facts=facts)
-    return (
-        done
-        if flag is None
-        else dataclasses.replace(done, text=_flag_text(flag, program_flags.title))
-    )
+    return done if flag is None else replace(done, text=_flag_text(flag, program_flags.title))
 
 
 _FLAGS: Sequence[Column[FlagSpec]] = (

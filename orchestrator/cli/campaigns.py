@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from orchestrator.cli.options import Reporting
 from orchestrator.cli.output import (
     CUT_EXIT_CODE,
     CommandResult,
@@ -109,7 +110,7 @@ def reporting(workspace: Workspace, measured: MeasuredCampaign) -> Iterator[list
 
 
 def campaign_result(
-    workspace: Workspace, measured: MeasuredCampaign, out: Path | None, *, legend: bool = False
+    workspace: Workspace, measured: MeasuredCampaign, options: Reporting
 ) -> CommandResult:
     """Write a campaign's report, and return its result; raises the fault that ended a device's
     part.
@@ -124,7 +125,7 @@ def campaign_result(
     with reporting(workspace, measured) as where:
         data = measured.data
         try:
-            path = write_report(workspace.settings, data, [campaign], out)
+            path = write_report(workspace.settings, data, [campaign], options.out)
             where.append(f"{measured.runs_text}; report: {path}")
         except (UsageError, HostStorageError) as error:
             # The results are stored; the report can be rendered again.
@@ -135,7 +136,7 @@ def campaign_result(
     won = fastest_table(best)
     advice = next_steps(best, campaign.terms)
     width = columns()
-    lines = [*text_lines(data, width, legend=legend), ("", "")]
+    lines = [*text_lines(data, width, legend=options.legend), ("", "")]
     # Lines to be typed or opened aren't wrapped.
     lines += [(line, "doubt") for text in measured.problems for line in wrap(text, width)]
     lines += [(text, "") for text in [*(advice if best else ()), *where]]

@@ -9,7 +9,7 @@ import inspect
 import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, is_dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import (
@@ -27,7 +27,7 @@ import typer
 import typer.core
 from typer import Option
 
-from orchestrator.cli.options import Json, parameter
+from orchestrator.cli.options import Json, parameter, record_options
 from orchestrator.cli.output import CommandResult, format_of, logs_as_json, say, show
 from orchestrator.errors import UsageError
 from orchestrator.plugins import command_words, load
@@ -166,18 +166,25 @@ def command(
 
     Its parameters are typer's. Three names have a meaning of their own: ``settings`` gets the
     settings, ``options`` the typed values of a plan's ``keys`` (:func:`plan_keys`), ``as_json``
-    whether the result is printed as data. Every command has ``--json``, one that ``has_table`` has
+    whether the result is printed as data. A parameter that is a record has options in its fields,
+    and gets those that were typed. Every command has ``--json``, one that ``has_table`` has
     ``--format`` too, for the table of its result.
     """
 
     def declare(function: _FunctionT) -> _FunctionT:
         hints = get_type_hints(function, include_extras=True)
         parameters: list[inspect.Parameter] = []
+        groups: dict[str, tuple[Callable[..., object], Sequence[inspect.Parameter]]] = {}
+        if keys:
+            groups["options"] = dict, keys
         for item in inspect.signature(function).parameters.values():
-            if item.name == "options" and keys:
-                parameters += keys
+            hint = hints[item.name]
+            if item.name != "settings" and isinstance(hint, type) and is_dataclass(hint):
+                groups[item.name] = hint, record_options(hint)
+            if item.name in groups:
+                parameters += groups[item.name][1]
             elif item.name not in {"settings", "as_json"}:
-                parameters.append(parameter(item.name, hints[item.name], item.default))
+                parameters.append(parameter(item.name, hint, item.default))
         if has_table:
             parameters.append(parameter("table_form", _TableForm, "text"))
         parameters.append(parameter("as_json", Json, False))
@@ -192,12 +199,13 @@ def command(
                 )
             # Read for every command, so that each one reports wrong settings.
             values |= {"settings": _settings(is_json=form == "json"), "as_json": form != "text"}
-            if keys:
-                values["options"] = {
+            for name, (make, members) in groups.items():
+                typed = {
                     item.name: value
-                    for item in keys
+                    for item in members
                     if (value := values[item.name]) not in (None, [])
                 }
+                values[name] = make(**typed)
             show(function(**{name: values[name] for name in values if name in hints}), form)
 
         call.__doc__ = function.__doc__

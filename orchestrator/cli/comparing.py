@@ -5,18 +5,26 @@ slow build.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 from typer import Argument, Option
 
-from orchestrator.app.requests import AbRequest, CompareOptions
+from orchestrator.app.requests import CompareOptions, PairLimits
 from orchestrator.cli.builds import RELEASE
 from orchestrator.cli.campaigns import facts_of, reporting, reporting_workspace
 from orchestrator.cli.commands import command
 from orchestrator.cli.devices import EQUAL_RUNS, equal_sides_result
-from orchestrator.cli.options import Out, Texts, Wait, parameter, plan_keys, share_of
+from orchestrator.cli.options import (
+    LEAST_DIFFERENCE,
+    Out,
+    Texts,
+    Wait,
+    parameter,
+    plan_keys,
+    share_of,
+)
 from orchestrator.cli.output import CommandResult, columns, format_of, shown, to_json
 from orchestrator.errors import UsageError
 from orchestrator.files import check_writable, write_file
@@ -30,7 +38,7 @@ from orchestrator.units import split
 
 if TYPE_CHECKING:
     from orchestrator.analysis.bisection import BisectResult, Compared
-    from orchestrator.analysis.comparison import Comparison, FailOn
+    from orchestrator.analysis.comparison import Comparison
     from orchestrator.app.measuring import MeasuredCampaign
     from orchestrator.app.workspace import Workspace
     from orchestrator.artifacts.archive import Release
@@ -49,32 +57,6 @@ PAIR_HELP: Final = {
     "flags": "Flag of both sides, name=value. Repeat for several.",
 }
 
-
-Form = Annotated[
-    str,
-    Option(
-        "--format",
-        "-f",
-        help="text, markdown, json, junit or html (default: by --out, else text).",
-    ),
-]
-FailingOn = Annotated[
-    str,
-    Option(
-        "--fail-on",
-        help="Exit code 1: if a case is slower or broken (slower), also if inconclusive, or never.",
-    ),
-]
-#: The defaults of --detect and --runs.
-_DETECT: Final = f"{THRESHOLD:.0%}"
-_PAIRS: Final = 200
-Detect = Annotated[str, Option("--detect", help="Smallest relative difference to detect.")]
-Pairs = Annotated[
-    int,
-    Option("--runs", "-n", help="Measure at most N pairs. A pair is one process per side.", min=2),
-]
-
-
 _MODELS: Final = parameter(
     "models",
     Annotated[
@@ -87,26 +69,83 @@ _MODELS: Final = parameter(
 class Output:
     """The output of a comparison, and its exit code."""
 
-    form: str
-    out: Path | None
-    fail_on: FailOn
+    form: Annotated[
+        str,
+        Option(
+            "--format",
+            "-f",
+            help="text, markdown, json, junit or html (default: by --out, else text).",
+        ),
+    ] = ""
+    out: Out = None
+    #: A word of ``analysis.comparison.FailOn``.
+    fail_on: Annotated[
+        str,
+        Option(
+            "--fail-on",
+            help="Exit code 1: if a case is slower or broken (slower), also if inconclusive, or never.",
+        ),
+    ] = "slower"
+
+    def checked(self) -> Output:
+        """Return it with its format.
+
+        Raises UsageError for an unknown format or word, and for a file that can't be written.
+        """
+        from orchestrator.analysis.comparison import FailOn
+
+        form = format_of(self.form, self.out, _FORMATS, default="text")
+        if self.fail_on not in list(FailOn):
+            raise UsageError(
+                f"--fail-on {self.fail_on!r} isn't known", hint=f"choose one of {', '.join(FailOn)}"
+            )
+        if self.out is not None:
+            check_writable(self.out)
+        return replace(self, form=form)
 
 
-def output_of(form: str, out: Path | None, fail_on: str) -> Output:
-    """Return the output that options ask for.
+def _share(option: str, about: str, *, least: float = LEAST_DIFFERENCE, most: float) -> Any:  # noqa: ANN401 - of typer
+    """Return an option whose percentage is read as a share."""
 
-    Raises UsageError for an unknown format or word, and for a file that can't be written.
-    """
-    from orchestrator.analysis.comparison import FailOn
+    def read(text: str) -> float:
+        return share_of(text, option, least=least, most=most)
 
-    form = format_of(form, out, _FORMATS, default="text")
-    if fail_on not in list(FailOn):
-        raise UsageError(
-            f"--fail-on {fail_on!r} isn't known", hint=f"choose one of {', '.join(FailOn)}"
-        )
-    if out is not None:
-        check_writable(out)
-    return Output(form=form, out=out, fail_on=FailOn(fail_on))
+    return Option(option, help=about, parser=read, metavar="TEXT")
+
+
+@frozen
+class RuleOptions(CompareOptions):
+    """What is compared, as options."""
+
+    by: Annotated[
+        str,
+        Option("--by", help="Compare within campaigns: build, model, device, delegate or config."),
+    ] = "campaign"
+    campaign: Annotated[
+        list[str],
+        Option("--campaign", help="With --by: campaigns to use. Repeat for several."),
+    ] = field(default_factory=list)
+    threshold: Annotated[
+        float | None,
+        _share(
+            "--threshold",
+            "Ignore differences below this (default: 2%, or --detect of an A/B comparison).",
+            most=0.5,
+        ),
+    ] = None
+    level: Annotated[
+        float | None,
+        _share(
+            "--level",
+            "Confidence level of the intervals (default: 99%).",
+            least=0.5,
+            most=0.9999,
+        ),
+    ] = None
+    allow: Annotated[
+        list[str],
+        Option("--allow", help="Allow a fact to differ: system, grade, settings ... (a,b)."),
+    ] = field(default_factory=list)
 
 
 @command("compare")
@@ -120,32 +159,8 @@ def compare(
         ),
     ] = None,
     *,
-    by: Annotated[
-        str,
-        Option("--by", help="Compare within campaigns: build, model, device, delegate or config."),
-    ] = "campaign",
-    campaigns: Annotated[
-        Texts,
-        Option("--campaign", help="With --by: campaigns to use. Repeat for several."),
-    ] = None,
-    threshold: Annotated[
-        str | None,
-        Option(
-            "--threshold",
-            help="Ignore differences below this (default: 2%, or --detect of an A/B comparison).",
-        ),
-    ] = None,
-    level: Annotated[
-        str | None,
-        Option("--level", help="Confidence level of the intervals (default: 99%)."),
-    ] = None,
-    allow: Annotated[
-        Texts,
-        Option("--allow", help="Allow a fact to differ: system, grade, settings ... (a,b)."),
-    ] = None,
-    form: Form = "",
-    out: Out = None,
-    fail_on: FailingOn = "slower",
+    rule: RuleOptions,
+    output: Output,
 ) -> CommandResult:
     """Compare stored results, case by case.
 
@@ -156,17 +171,11 @@ def compare(
     from orchestrator.app import comparing
     from orchestrator.app.workspace import Workspace
 
-    output = output_of(form, out, fail_on)
-    options = CompareOptions(
-        by=by,
-        campaign=campaigns or (),
-        threshold=None if threshold is None else share_of(threshold, "--threshold", most=0.5),
-        level=None if level is None else share_of(level, "--level", least=0.5, most=0.9999),
-        allow=split(allow),
-    )
+    output = output.checked()
+    rule = replace(rule, allow=split(rule.allow))
     with Workspace(settings, makes_store=False) as workspace:
-        comparison = comparing.compare(workspace, sides or (), options)
-        notes = (*comparison.notes, *comparing.allow_hints(comparison, options.allow))
+        comparison = comparing.compare(workspace, sides or (), rule)
+        notes = (*comparison.notes, *comparing.allow_hints(comparison, rule.allow))
         return rendered(workspace, replace(comparison, notes=notes), output)
 
 
@@ -181,6 +190,7 @@ def rendered(
 
     HTML goes to a file, by default in the data folder's ``reports``.
     """
+    from orchestrator.analysis.comparison import FailOn
     from orchestrator.app.comparing import default_path
     from orchestrator.app.stored import resume_notes
     from orchestrator.report import comparisons
@@ -189,7 +199,8 @@ def rendered(
     if pairs is not None:
         lines = [*pairs.problems, f"campaign: {pairs.campaign.campaign_id}"]
         data |= facts_of(pairs)
-    data["fails"] = fails = comparison.fails(output.fail_on)
+    fail_on = FailOn(output.fail_on)
+    data["fails"] = fails = comparison.fails(fail_on)
     out = output.out
     match output.form:
         case "markdown":
@@ -197,7 +208,7 @@ def rendered(
         case "json":
             text = to_json(data)
         case "junit":
-            text = comparisons.to_junit(comparison, fail_on=output.fail_on)
+            text = comparisons.to_junit(comparison, fail_on=fail_on)
         case "html":
             from orchestrator.report.render import render_comparison
 
@@ -212,6 +223,27 @@ def rendered(
         text = "\n".join([comparisons.summary_line(comparison), *unfinished, *lines, str(out)])
         data["path"] = out
     return CommandResult(text=text.rstrip("\n"), data=data, exit_code=int(fails))
+
+
+@frozen
+class Turns:
+    """The limits of a measurement in turns, as options."""
+
+    detect: Annotated[str, Option("--detect", help="Smallest relative difference to detect.")] = (
+        f"{THRESHOLD:.0%}"
+    )
+    most: Annotated[
+        int,
+        Option(
+            "--runs", "-n", help="Measure at most N pairs. A pair is one process per side.", min=2
+        ),
+    ] = 200
+    wait: Wait = ""
+
+    @property
+    def limits(self) -> PairLimits:
+        """The limits; raises UsageError for what is no percentage."""
+        return PairLimits(detect=share_of(self.detect, "--detect", most=0.5), most=self.most)
 
 
 @command(
@@ -231,13 +263,8 @@ def ab(
         ),
     ],
     options: PlanOptions,
-    *,
-    detect: Detect = _DETECT,
-    most: Pairs = _PAIRS,
-    wait: Wait = "",
-    form: Form = "",
-    out: Out = None,
-    fail_on: FailingOn = "slower",
+    turns: Turns,
+    output: Output,
 ) -> CommandResult:
     """Measure two sides in turns on the same phone.
 
@@ -248,10 +275,9 @@ def ab(
     """
     from orchestrator.app import pairing
 
-    output = output_of(form, out, fail_on)
-    request = AbRequest(detect=share_of(detect, "--detect", most=0.5), most=most)
-    with reporting_workspace(settings, wait) as workspace:
-        measured = pairing.compare_ab(workspace, pairing.sides_of(sides, options, request))
+    output, limits = output.checked(), turns.limits
+    with reporting_workspace(settings, turns.wait) as workspace:
+        measured = pairing.compare_ab(workspace, pairing.sides_of(sides, options), limits)
         if isinstance(measured, Plan):
             if output.out is not None or output.form != "text":
                 raise UsageError(
@@ -259,7 +285,7 @@ def ab(
                     hint="leave out --out and --format; --json prints what the phone can resolve",
                 )
             # Equal sides measure the smallest difference that the phone can show.
-            runs = min(EQUAL_RUNS, 2 * most)
+            runs = min(EQUAL_RUNS, 2 * limits.most)
             plan = replace(measured, invocations=fixed(runs))
             return equal_sides_result(workspace, plan)
         return pairs_result(workspace, measured, output)
@@ -276,6 +302,15 @@ def pairs_result(workspace: Workspace, measured: MeasuredCampaign, output: Outpu
     return replace(result, is_kept=True)
 
 
+@frozen
+class Search(Turns):
+    """The limits of a search, as options."""
+
+    since: Annotated[str, Option("--since", help="Reuse stored A/B results up to this age.")] = (
+        "24 h"
+    )
+
+
 @command(
     "bisect",
     has_table=True,
@@ -289,13 +324,7 @@ def bisect(
     good: Annotated[str, Argument(help="The build that was fast: NAME@DIGITS.")],
     bad: Annotated[str, Argument(help="The build that is slow: NAME@DIGITS.")],
     options: PlanOptions,
-    *,
-    detect: Detect = _DETECT,
-    most: Pairs = _PAIRS,
-    wait: Wait = "",
-    since: Annotated[
-        str, Option("--since", help="Reuse stored A/B results up to this age.")
-    ] = "24 h",
+    search: Search,
 ) -> CommandResult:
     """Find the first build that is slower than a good one.
 
@@ -306,12 +335,11 @@ def bisect(
     from orchestrator.app import bisecting, time_limits
     from orchestrator.report import comparisons
 
-    fresh_s = time_limits.span_of("--since", since) or 0.0
-    options = {**options, "name": "bisect"}
-    request = AbRequest(detect=share_of(detect, "--detect", most=0.5), most=most)
-    with reporting_workspace(settings, wait) as workspace:
+    fresh_s = time_limits.span_of("--since", search.since) or 0.0
+    options, limits = {**options, "name": "bisect"}, search.limits
+    with reporting_workspace(settings, search.wait) as workspace:
         result, releases, facts = bisecting.bisect(
-            workspace, (good, bad), options, request, fresh_s=fresh_s
+            workspace, (good, bad), options, limits, fresh_s=fresh_s
         )
     judged: dict[int, tuple[str, Compared | None]] = {0: ("the good one", None)} | {
         probe.index: (probe.judgement.value, probe.compared) for probe in result.probes

@@ -21,6 +21,7 @@ from orchestrator.cli.options import DryRun, Texts, Wait, refuse
 from orchestrator.cli.output import CommandResult, shown, to_json
 from orchestrator.errors import DeviceError, UsageError
 from orchestrator.files import check_writable, write_file
+from orchestrator.frozen import frozen
 from orchestrator.records.answers import DoneAnswer
 from orchestrator.records.case import USUAL_DELEGATE
 from orchestrator.records.device import HOST_SERIAL, DeviceFacts
@@ -247,6 +248,29 @@ def equal_sides_result(workspace: Workspace, plan: Plan) -> CommandResult:
     return replace(result, is_kept=True)
 
 
+@frozen
+class EqualSides:
+    """What ``--sessions`` measures, as options."""
+
+    sessions: Annotated[
+        int,
+        Option(
+            "--sessions",
+            help="Measure equal sides in N sessions: the smallest change that shows.",
+            min=0,
+        ),
+    ] = 0
+    model: Annotated[
+        Path | None,
+        Option("--model", "-m", help="Model to measure (default: a sample model)."),
+    ] = None
+    delegate: Annotated[str, Option("--delegate", "-d", help="Delegate to measure.")] = (
+        USUAL_DELEGATE.value
+    )
+    runs: Annotated[int, Option("--runs", "-n", help="Processes per session.", min=2)] = EQUAL_RUNS
+    wait: Wait = ""
+
+
 @command("device check")
 def check(
     settings: Settings,
@@ -257,23 +281,7 @@ def check(
     ] = None,
     out: Annotated[Path | None, Option("--out", "-o", help="File for the report.")] = None,
     *,
-    sessions: Annotated[
-        int,
-        Option(
-            "--sessions",
-            help="Measure equal sides in N sessions: the smallest change that shows.",
-            min=0,
-        ),
-    ] = 0,
-    model: Annotated[
-        Path | None,
-        Option("--model", "-m", help="Model to measure (default: a sample model)."),
-    ] = None,
-    delegate: Annotated[
-        str, Option("--delegate", "-d", help="Delegate to measure.")
-    ] = USUAL_DELEGATE.value,
-    runs: Annotated[int, Option("--runs", "-n", help="Processes per session.", min=2)] = EQUAL_RUNS,
-    wait: Wait = "",
+    equal: EqualSides,
 ) -> CommandResult:
     """Check on the phone everything that benchfarm relies on.
 
@@ -298,21 +306,21 @@ def check(
         if len(chosen) != 1:
             raise UsageError("--out needs one phone", hint="name it with -s SERIAL")
         check_writable(out)
-    if not sessions:
+    if not equal.sessions:
         refuse(context, {"model", "delegate", "runs", "wait"}, "without --sessions")
     results, texts, failed = [], [], False
     measured: Sequence[MeasuredCampaign] = ()
-    with reporting_workspace(settings, wait, makes_store=bool(sessions)) as workspace:
-        if sessions:
+    with reporting_workspace(settings, equal.wait, makes_store=bool(equal.sessions)) as workspace:
+        if equal.sessions:
             plan = bench_plan(
                 {
-                    "models": [str(model or resolution.sample_model())],
+                    "models": [str(equal.model or resolution.sample_model())],
                     "devices": chosen,
-                    "delegates": delegate,
-                    "invocations": runs,
+                    "delegates": equal.delegate,
+                    "invocations": equal.runs,
                 }
             )
-            measured = resolution.measure_equal_sides(workspace, plan, sessions=sessions)
+            measured = resolution.measure_equal_sides(workspace, plan, sessions=equal.sessions)
         for device, facts, checks, path in check_phones(workspace, chosen, out):
             write_file(path, _report(device, facts, checks), makes_folder=out is None)
             failed = failed or any(item.result is CheckResult.FAILS for item in checks)

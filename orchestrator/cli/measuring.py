@@ -6,16 +6,15 @@ import tempfile
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 from typer import Argument, Option
 
 from orchestrator.cli.campaigns import campaign_result, reporting_workspace
 from orchestrator.cli.commands import command
-from orchestrator.cli.options import HtmlOut, Legend, Wait, plan_keys
+from orchestrator.cli.options import Reporting, parameter, plan_keys
 from orchestrator.cli.output import CommandResult
 from orchestrator.errors import BenchfarmError, UsageError
-from orchestrator.files import check_writable
 from orchestrator.records.plan import Plan, PlanOptions
 from orchestrator.settings import Settings
 
@@ -27,10 +26,7 @@ if TYPE_CHECKING:
 def bench(
     settings: Settings,
     options: PlanOptions,
-    *,
-    out: HtmlOut = None,
-    wait: Wait = "",
-    legend: Legend = False,
+    reporting: Reporting,
 ) -> CommandResult:
     """Measure models on phones; name the fastest delegate.
 
@@ -42,14 +38,20 @@ def bench(
     from orchestrator.app.attached import Needs
 
     plan = measuring.bench_plan(options)
-    if out is not None:
-        check_writable(out)
-    with reporting_workspace(settings, wait) as workspace:
+    with reporting_workspace(settings, reporting.wait) as workspace:
         measured = measuring.run(workspace, plan, Needs.EACH)
-        return campaign_result(workspace, measured, out, legend=legend)
+        return campaign_result(workspace, measured, reporting)
 
 
-@command("run", keys=plan_keys("budget"))
+_UNTIL: Final = parameter(
+    "until",
+    Annotated[
+        str | None, Option("--until", help="Stop at this time: 06:00, or a date with a time.")
+    ],
+)
+
+
+@command("run", keys=[*plan_keys("budget"), _UNTIL])
 def run(
     settings: Settings,
     options: PlanOptions,
@@ -65,12 +67,7 @@ def run(
             help="Resume an interrupted campaign (default: the newest open one that has runs).",
         ),
     ] = False,
-    until: Annotated[
-        str, Option("--until", help="Stop at this time: 06:00, or a date with a time.")
-    ] = "",
-    out: HtmlOut = None,
-    wait: Wait = "",
-    legend: Legend = False,
+    reporting: Reporting,
 ) -> CommandResult:
     """Run a plan, or resume an interrupted campaign.
 
@@ -81,37 +78,33 @@ def run(
     from orchestrator.app import measuring
     from orchestrator.app.attached import Needs
 
-    if resume and (options or until):
+    if resume and options:
         raise UsageError(
             "a resumed campaign keeps its time limits", hint="leave out --budget and --until"
         )
-    limited = None if resume else _limited(settings, plan, options.get("budget", ""), until)
-    if out is not None:
-        check_writable(out)
-    with reporting_workspace(settings, wait, makes_store=not resume) as workspace:
+    limited = None if resume else _limited(settings, plan, options)
+    with reporting_workspace(settings, reporting.wait, makes_store=not resume) as workspace:
         if limited is None:
-            return _resumed(workspace, str(plan or ""), out, legend=legend)
+            return _resumed(workspace, str(plan or ""), reporting)
         done = measuring.run(workspace, limited, Needs.ONE)
-        return campaign_result(workspace, done, out, legend=legend)
+        return campaign_result(workspace, done, reporting)
 
 
-def _resumed(
-    workspace: Workspace, campaign: str, out: Path | None, *, legend: bool
-) -> CommandResult:
+def _resumed(workspace: Workspace, campaign: str, reporting: Reporting) -> CommandResult:
     """Resume a campaign; succeed without one when none is named and none is open."""
     from orchestrator.app import resuming
-    from orchestrator.cli.comparing import output_of, pairs_result
+    from orchestrator.cli.comparing import Output, pairs_result
 
     resumed = resuming.resume(workspace, campaign)
     if resumed is None:
         text = f"nothing is left to resume in {workspace.store.name}"
         return CommandResult(text=text, data={"campaign_id": None})
     if resumed.campaign.terms.pairing is not None:
-        return pairs_result(workspace, resumed, output_of("", out, "slower"))
-    return campaign_result(workspace, resumed, out, legend=legend)
+        return pairs_result(workspace, resumed, Output(out=reporting.out).checked())
+    return campaign_result(workspace, resumed, reporting)
 
 
-def _limited(settings: Settings, path: Path | None, budget: str, until: str) -> Plan:
+def _limited(settings: Settings, path: Path | None, limits: PlanOptions) -> Plan:
     """Return the plan of a file with the time limits of the options."""
     from orchestrator.app import time_limits
     from orchestrator.clock import SystemClock
@@ -123,7 +116,7 @@ def _limited(settings: Settings, path: Path | None, budget: str, until: str) -> 
             hint="benchfarm run plan.yaml | benchfarm run --resume",
         )
     loaded = load_plan(path, home=settings.data_folder)
-    return time_limits.limited(loaded, budget=budget, until=until, now=SystemClock().now())
+    return time_limits.limited(loaded, limits, SystemClock().now())
 
 
 #: Virtual phones may run faster than real time; they report times of their own clock.
@@ -150,7 +143,7 @@ def quickstart(settings: Settings) -> CommandResult:
         phones = virtual_phones.start(private, lab, exit_with_parent=True)
         try:
             serials = tuple(phone.serial for phone in phones)
-            result = bench(private, virtual_phones.quickstart_options(serials))
+            result = bench(private, virtual_phones.quickstart_options(serials), Reporting())
         finally:
             # An earlier error is the one to report.
             with suppress(BenchfarmError):

@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Collection
+from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, get_type_hints
 
 from typer import Argument, Context, Option
 
 from orchestrator.cli.output import format_of
 from orchestrator.errors import UsageError
+from orchestrator.files import check_writable
+from orchestrator.frozen import frozen
 from orchestrator.units import parse_percent
 
 if TYPE_CHECKING:
     from orchestrator.records.plan import PlanKey
 
 #: Nobody can measure smaller differences, so a request for one is a mistake.
-_LEAST_DIFFERENCE: Final = 0.0001
+LEAST_DIFFERENCE: Final = 0.0001
 #: The values of what may be given several times; None where it isn't given.
 Texts: TypeAlias = list[str] | None
 
 
-def share_of(text: str, option: str, *, least: float = _LEAST_DIFFERENCE, most: float) -> float:
+def share_of(text: str, option: str, *, least: float = LEAST_DIFFERENCE, most: float) -> float:
     """Return a percentage as a share: 0.02 for ``2%``, ``2 %`` and ``2``; the limits are inclusive
     shares.
 
@@ -71,6 +74,18 @@ def plan_keys(names: str = "", **about: str) -> list[inspect.Parameter]:
     ]
 
 
+def record_options(record: Any) -> list[inspect.Parameter]:  # noqa: ANN401 - a record's class
+    """Return the options in a record's fields, as parameters; a list that isn't typed is None."""
+    hints = get_type_hints(record, include_extras=True)
+    options = []
+    for item in fields(record):
+        default = None if item.default is MISSING else item.default
+        if item.default is item.default_factory:
+            default = inspect.Parameter.empty
+        options.append(parameter(item.name, hints[item.name], default))
+    return options
+
+
 def parameter(name: str, hint: object, default: object = None) -> inspect.Parameter:
     """Return a parameter of a command."""
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=hint, default=default)
@@ -95,6 +110,9 @@ def _plan_option(name: str, item: PlanKey, about: str) -> inspect.Parameter:
 
 def _html(out: Path | None) -> Path | None:
     format_of("", out, ("html",), default="html")
+    if out is not None:
+        # Before anything is measured for it.
+        check_writable(out)
     return out
 
 
@@ -112,10 +130,10 @@ Out = Annotated[Path | None, Option("--out", "-o", help="File to write.")]
 HtmlOut = Annotated[
     Path | None, Option("--out", "-o", help="File for the HTML report.", callback=_html)
 ]
-Campaigns = Annotated[
-    Texts,
-    Argument(help="Campaign id, its beginning, or a name (default: the newest campaign)."),
-]
+CAMPAIGNS: Final = Argument(
+    help="Campaign id, its beginning, or a name (default: the newest campaign)."
+)
+Campaigns = Annotated[Texts, CAMPAIGNS]
 Wait = Annotated[
     str,
     Option(
@@ -123,3 +141,12 @@ Wait = Annotated[
         help="Wait at most this long for phones in use, for example 10m (default: skip them).",
     ),
 ]
+
+
+@frozen
+class Reporting:
+    """How a campaign is waited for and shown, as options."""
+
+    out: HtmlOut = None
+    wait: Wait = ""
+    legend: Legend = False

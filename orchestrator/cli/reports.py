@@ -5,6 +5,7 @@ results for other programs and labs.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,10 +13,11 @@ from typer import Argument, Option
 
 from orchestrator.app.exchange import EXPORTERS, FORMATS, ROWS, ExportRequest, ImportRequest
 from orchestrator.cli.commands import command
-from orchestrator.cli.options import Campaigns, HtmlOut, Legend, Out, Texts
+from orchestrator.cli.options import CAMPAIGNS, Campaigns, HtmlOut, Legend, Out
 from orchestrator.cli.output import ENDINGS, CommandResult, columns, format_of, joined
 from orchestrator.errors import UsageError
 from orchestrator.files import write_file
+from orchestrator.frozen import frozen
 from orchestrator.plugins import Exporter, Importer, every
 from orchestrator.settings import Settings
 from orchestrator.units import counted
@@ -114,46 +116,44 @@ def advise(settings: Settings, campaigns: Campaigns = None) -> CommandResult:
     )
 
 
-@command("export")
-def export(
-    settings: Settings,
-    campaigns: Campaigns = None,
-    *,
+@frozen
+class ExportOptions(ExportRequest):
+    """What is exported, as options."""
+
+    campaigns: Annotated[list[str], CAMPAIGNS] = field(default_factory=list)
     out: Annotated[
         Path | None,
         Option("--out", "-o", help="File (default: benchfarm-... in this folder, by format)."),
-    ] = None,
+    ] = None
     form: Annotated[
         str,
         Option("--format", "-f", help=f"{', '.join(FORMATS)} (default: by --out, else bundle)."),
-    ] = "",
+    ] = ""
     runs: Annotated[
-        Texts,
+        list[str],
         Option("--run", help="Export only this run, by id or its beginning. Repeat for several."),
-    ] = None,
+    ] = field(default_factory=list)
     rows: Annotated[
         str,
         Option(
             "--rows", help=f"One row for each of these, in formats with rows: {' or '.join(ROWS)}."
         ),
-    ] = ROWS[0],
-    force: Annotated[bool, Option("--force", help="Replace an existing file.")] = False,
-) -> CommandResult:
+    ] = ROWS[0]
+    force: Annotated[bool, Option("--force", help="Replace an existing file.")] = False
+
+
+@command("export")
+def export(settings: Settings, request: ExportOptions) -> CommandResult:
     """Write results as a bundle, CSV, Parquet, JSON and more.
 
     Example: benchfarm export newest --format csv
     """
     from orchestrator.app import exchange
 
+    out = request.out
     endings = _endings(out.suffix.lower()) if out is not None else ENDINGS
-    request = ExportRequest(
-        campaigns=campaigns or (),
-        out=out,
-        form=format_of(form, out, FORMATS, default="bundle", endings=endings),
-        runs=runs or (),
-        rows=rows,
-        force=force,
-    )
+    form = format_of(request.form, out, FORMATS, default="bundle", endings=endings)
+    request = replace(request, form=form)
     path, done = exchange.export(settings, request)
     data = {"format": request.form, "files": [str(path)], **done.data}
     return CommandResult(text=f"{path}: {done.text}" if done.text else str(path), data=data)
@@ -173,38 +173,42 @@ def _endings(suffix: str) -> dict[str, tuple[str, ...]]:
     return endings
 
 
-@command("import")
-def import_results(
-    settings: Settings,
+@frozen
+class ImportOptions(ImportRequest):
+    """What is imported, as options."""
+
     files: Annotated[
         list[Path],
         Argument(
             help="A bundle, a session's folder, leaderboard JSONL, or a text with benchmark output."
         ),
-    ],
-    *,
+    ]
     device: Annotated[
         str, Option("--serial", "-s", help="Serial number or name of the measured phone.")
-    ] = "",
+    ] = ""
     models: Annotated[
-        list[Path] | None, Option("--model", "-m", help="Measured model. Repeat for several.")
-    ] = None,
+        list[Path], Option("--model", "-m", help="Measured model. Repeat for several.")
+    ] = field(default_factory=list)
     profile: Annotated[
         str, Option("--profile", help="Device profile, for a phone that the store doesn't have.")
-    ] = "",
+    ] = ""
     app: Annotated[
         str,
         Option(
             "--app", help="The app that measured: its file (a path with a slash) or its version."
         ),
-    ] = "",
-    name: Annotated[str, Option("--name", help="Name of the campaign.")] = "import",
-    out: HtmlOut = None,
-) -> CommandResult:
+    ] = ""
+    name: Annotated[str, Option("--name", help="Name of the campaign.")] = "import"
+    out: HtmlOut = None
+
+
+@command("import")
+def import_results(settings: Settings, request: ImportOptions) -> CommandResult:
     """Import a bundle, or results of other labs and apps.
 
     Example: benchfarm import benchfarm-bundle.zip
     """
+    files = request.files
     if missing := next((path for path in files if not path.exists()), None):
         raise UsageError(f"{missing}: there is no such file")
     importers = sorted(every("importers", Importer).values(), key=lambda item: item.is_last)
@@ -217,15 +221,6 @@ def import_results(
         raise UsageError(
             f"{paths}: can't be imported", hint=f"name files of one of these kinds: {kinds}"
         )
-    request = ImportRequest(
-        files=files,
-        device=device,
-        models=models or (),
-        profile=profile,
-        app=app,
-        name=name,
-        out=out,
-    )
     return first.take_in(settings, request)
 
 

@@ -18,6 +18,7 @@ from orchestrator.cli.output import CommandResult, Streamed, columns, shown
 from orchestrator.errors import StoreError, UsageError
 from orchestrator.fields import unknown_word_message
 from orchestrator.files import write_file
+from orchestrator.frozen import frozen
 from orchestrator.records.campaign import (
     CUT_OFF,
     ELSEWHERE,
@@ -99,6 +100,25 @@ def campaigns(
     return shown(replace(table, nothing=nothing, most=max_rows, further=further))
 
 
+@frozen
+class RunSelection:
+    """Which runs are listed, as options."""
+
+    device: Annotated[str, Option("--serial", "-s", help="Only runs of this phone.")] = ""
+    delegate: Annotated[str, Option("--delegate", "-d", help="Only runs of this delegate.")] = ""
+    outcome: Annotated[
+        str, Option("--status", help="Only runs of this status: completed, failed, timed-out ...")
+    ] = ""
+
+    def fits(self, run: RunRecord) -> bool:
+        """Whether a run is one of these."""
+        return (
+            self.device.lower() in {"", run.case.serial.lower()}
+            and self.delegate.lower() in {"", run.case.delegate}
+            and self.outcome in {"", run.outcome}
+        )
+
+
 @command("results runs", has_table=True)
 def runs(
     settings: Settings,
@@ -106,11 +126,7 @@ def runs(
         str, Argument(help="Campaign id, its beginning, or a name (default: the newest).")
     ] = "",
     *,
-    device: Annotated[str, Option("--serial", "-s", help="Only runs of this phone.")] = "",
-    delegate: Annotated[str, Option("--delegate", "-d", help="Only runs of this delegate.")] = "",
-    outcome: Annotated[
-        str, Option("--status", help="Only runs of this status: completed, failed, timed-out ...")
-    ] = "",
+    selection: RunSelection,
     limit: _Limit = None,
 ) -> CommandResult:
     """List the runs of a campaign.
@@ -121,21 +137,15 @@ def runs(
     from orchestrator.app.workspace import Workspace
     from orchestrator.tables.runs import runs_table
 
-    if outcome and outcome not in list(Outcome):
-        raise UsageError(f"--status: {unknown_word_message(outcome, Outcome)}")
+    if selection.outcome and selection.outcome not in list(Outcome):
+        raise UsageError(f"--status: {unknown_word_message(selection.outcome, Outcome)}")
     with Workspace(settings, makes_store=False) as workspace:
         chosen = [item.campaign_id for item in find_campaigns(workspace.store, campaign)]
 
     def fitting() -> Iterator[RunRecord]:
         # Read while they are printed: a large campaign's runs aren't held in memory.
         with Workspace(settings, makes_store=False) as workspace:
-            for run in workspace.store.runs(campaign_ids=chosen):
-                if (
-                    device.lower() in {"", run.case.serial.lower()}
-                    and delegate.lower() in {"", run.case.delegate}
-                    and outcome in {"", run.outcome}
-                ):
-                    yield run
+            yield from filter(selection.fits, workspace.store.runs(campaign_ids=chosen))
 
     def lines() -> Iterator[str]:
         max_lines, count = 10 * _SHOWN if limit is None else limit, 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, field
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -14,39 +14,36 @@ from orchestrator.cli.commands import command
 from orchestrator.cli.options import Texts, refuse
 from orchestrator.cli.output import CommandResult, shown
 from orchestrator.errors import UsageError
+from orchestrator.frozen import frozen
 from orchestrator.settings import Settings
 from orchestrator.tables.table import Column, Kind, Table
 from orchestrator.units import counted
 
 
-@command("virtual up", has_table=True)
-def up(
-    settings: Settings,
-    context: Context,
+@frozen
+class _Phones(LabRequest):
+    """The phones to start, as options."""
+
     profiles: Annotated[
-        Texts, Argument(help="One profile per phone. PROFILE@1-2.3 sets its USB path.")
-    ] = None,
-    serial: Annotated[
-        str, Option("--serial", "-s", help="Serial number, for a single phone.")
-    ] = "",
-    speed: Annotated[
-        float, Option("--speed", help="Phone seconds per real second.", min=0.1)
-    ] = 1.0,
-    seed: Annotated[int, Option("--seed", help="Seed of the phones' random noise.")] = 0,
-    rooted: Annotated[
-        bool, Option("--rooted", help="Give the phones root: the command su.")
-    ] = False,
-) -> CommandResult:
+        list[str], Argument(help="One profile per phone. PROFILE@1-2.3 sets its USB path.")
+    ] = field(default_factory=list)
+    serial: Annotated[str, Option("--serial", "-s", help="Serial number, for a single phone.")] = ""
+    speed: Annotated[float, Option("--speed", help="Phone seconds per real second.", min=0.1)] = 1.0
+    seed: Annotated[int, Option("--seed", help="Seed of the phones' random noise.")] = 0
+    rooted: Annotated[bool, Option("--rooted", help="Give the phones root: the command su.")] = (
+        False
+    )
+
+
+@command("virtual up", has_table=True)
+def up(settings: Settings, context: Context, request: _Phones) -> CommandResult:
     """Start virtual phones (default: two), or attach more.
 
     Example: benchfarm virtual up pixel-3 pixel-8
     """
     from orchestrator.app import virtual_phones
 
-    request = LabRequest(
-        profiles=tuple(profiles or ()), serial=serial, speed=speed, seed=seed, rooted=rooted
-    )
-    if profiles and virtual_phones.is_up(settings):
+    if request.profiles and virtual_phones.is_up(settings):
         refuse(context, {"speed", "seed"}, "for phones that are added to running ones")
         phones = virtual_phones.attach(settings, request)
     else:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator.cli.comparing import compare
+from orchestrator.cli.comparing import Output, RuleOptions, compare
 from orchestrator.settings import Settings
 from tests.browser.conftest import PHONE, WIDE, serious_faults
 from tests.conftest import installed
@@ -22,7 +22,8 @@ def pages(tmp_path_factory):
     folder = tmp_path_factory.mktemp("compared")
     for name, (lab, sides, by) in SIDES.items():
         settings = Settings.from_environment({}, home=stored(folder / f"home-{name}", lab()))
-        compare(settings, [*sides], by=by, form="html", out=folder / f"{name}.html")
+        output = Output(form="html", out=folder / f"{name}.html")
+        compare(settings, [*sides], rule=RuleOptions(by=by), output=output)
     return folder
 
 

@@ -112,7 +112,10 @@ def test_hidden_campaigns_are_out_of_sight_until_they_are_named_or_shown_again(
     stored.hide(settings, ["one"])
     assert (listed(settings), listed(settings, hidden=True)) == (["two"], ["one", "two"])
     assert "nightly (hidden)" in stored.campaigns(settings, hidden=True).text
-    assert any("one" in line for line in stored.runs(settings, "one").lines)
+    assert any(
+        "one" in line
+        for line in stored.runs(settings, "one", selection=stored.RunSelection()).lines
+    )
     stored.hide(settings, ["two"])
     assert "no campaign matches" in stored.campaigns(settings).text
     stored.hide(settings, ["one", "two"], undo=True)

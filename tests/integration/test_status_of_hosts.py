@@ -10,6 +10,7 @@ import pytest
 
 from orchestrator.cli.live import status
 from orchestrator.cli.measuring import run
+from orchestrator.cli.options import Reporting
 from orchestrator.cli.stored import campaigns
 from orchestrator.errors import NoDeviceError, UsageError
 from orchestrator.records.campaign import CampaignStatus, Invocation
@@ -85,7 +86,7 @@ def test_a_resume_that_names_none_leaves_what_another_computer_runs(
     store.close()
 
     with pytest.raises(UsageError, match=r"resumed here: theirs is run by .*lab-2"):
-        run(settings, {}, resume=True)
+        run(settings, {}, resume=True, reporting=Reporting())
 
 
 def test_in_a_file_all_campaigns_are_this_computers(samples, tmp_path: Path) -> None:
@@ -101,4 +102,4 @@ def test_in_a_file_all_campaigns_are_this_computers(samples, tmp_path: Path) -> 
     ]
     # The newest is resumed, as far as its files are there.
     with pytest.raises((UsageError, NoDeviceError), match="gone"):
-        run(settings, {}, resume=True)
+        run(settings, {}, resume=True, reporting=Reporting())

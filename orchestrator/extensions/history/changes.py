@@ -18,7 +18,7 @@ from orchestrator.app.comparing import pair_comparison
 from orchestrator.app.measuring import measure
 from orchestrator.app.pairing import prepare, sides_of
 from orchestrator.app.preparing import start
-from orchestrator.app.requests import AbRequest
+from orchestrator.app.requests import PairLimits
 from orchestrator.engine.events import DeviceNote
 from orchestrator.errors import ArtifactError, BenchfarmError, InterruptedByUserError, UsageError
 from orchestrator.extensions.history.changepoint import Floats, changes, is_alarm
@@ -211,8 +211,8 @@ def _outcome(
         options = _options(change) | _same_build(workspace, change) | {"models": models}
         # Half of the change must be detectable.
         detect = max(0.01, abs(change.ratio - 1) / 2)
-        request = AbRequest(detect=detect, most=_MAX_PAIRS)
-        prepared = prepare(workspace, sides_of(sides, options, request))
+        limits = PairLimits(detect=detect, most=_MAX_PAIRS)
+        prepared = prepare(workspace, sides_of(sides, options), limits)
         used = {item.case.build_sha256 for item in prepared.campaign.invocations}
         if used != {change.before.build_sha256, change.after.build_sha256}:
             return ConfirmationStatus.CANNOT, "the program of these nights isn't here", None

@@ -11,7 +11,7 @@ from typer import Argument, Option
 
 from orchestrator.cli.campaigns import campaign_result, facts_of, reporting_workspace
 from orchestrator.cli.commands import command
-from orchestrator.cli.options import plan_keys
+from orchestrator.cli.options import Reporting, plan_keys
 from orchestrator.cli.output import CommandResult
 from orchestrator.errors import OutputParseError, UsageError
 from orchestrator.files import check_writable, safe_name, write_file
@@ -150,7 +150,7 @@ def trace(
     with reporting_workspace(settings) as workspace:
         measured = _record(workspace, model, options, folder)
         # It is a campaign with a report like any other, and reports failed devices like any other.
-        campaign_result(workspace, measured, None)
+        campaign_result(workspace, measured, Reporting())
         runs = workspace.store.runs(campaign_ids=[measured.campaign.campaign_id])
         traced = [_write_trace(workspace.store, run, folder) for run in runs]
         problems = measured.problems_with(_RERUN_HINT)

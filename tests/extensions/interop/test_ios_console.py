@@ -38,15 +38,15 @@ def take(settings: Settings, tmp_path: Path) -> Callable[..., CommandResult]:
             path = tmp_path / f"given-{number}.txt"
             path.write_text(text)
             files.append(path)
-        return reports.import_results(
-            settings,
-            files,
+        request = reports.ImportOptions(
+            files=files,
             device=device,
             profile=profile,
             models=[*models],
             app="TensorFlow 2.17",
             name="lab",
         )
+        return reports.import_results(settings, request)
 
     return run
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator.cli.comparing import compare
+from orchestrator.cli.comparing import Output, RuleOptions
+from orchestrator.cli.comparing import compare as command
 from orchestrator.cli.output import CommandResult
 from orchestrator.errors import UsageError
 from orchestrator.records.campaign import Campaign, CampaignStatus, Pairing, Terms
@@ -92,6 +93,11 @@ def settings_of(folder: Path, runs: list[RunRecord], *campaigns: Campaign) -> Se
         builds={build.sha256: build for build in (*BUILDS.values(), APP, OTHER)},
     )
     return Settings.from_environment({}, home=stored(folder / "home", lab))
+
+
+def compare(settings: Settings, sides: list[str] | None = None, **options: Any) -> CommandResult:
+    of_output = {name: options.pop(name) for name in ("form", "fail_on") if name in options}
+    return command(settings, sides, rule=RuleOptions(**options), output=Output(**of_output))
 
 
 def compared(settings: Settings, *sides: str, allow: str = "") -> CommandResult:
@@ -211,18 +217,18 @@ def test_pairs_of_an_a_b_comparison_have_one_verdict_by_whatever_words(tmp_path:
     (stored_row,) = cases_of(compare(settings, [CAMPAIGN]))
     assert stored_row["verdict"]["outcome"] == "inconclusive"
     for named in ((), (CAMPAIGN,)):
-        (row,) = cases_of(compare(settings, [*sides], by="build", campaigns=[*named]))
+        (row,) = cases_of(compare(settings, [*sides], by="build", campaign=[*named]))
         shown = [{**each["verdict"], "reasons": ()} for each in (row, stored_row)]
         assert shown[0] == shown[1]
     turned = cases_of(compare(settings, [*sides[::-1]], by="build"))[0]["verdict"]
     assert turned["low"] == pytest.approx(1 / stored_row["verdict"]["high"])
     # Its pairs ended by a claim of their own.
     assert stored_row["verdict"]["threshold"] == 0.015
-    for other in ({"threshold": "5%"}, {"threshold": "2%"}, {"level": "95%"}):
+    for other in ({"threshold": 0.05}, {"threshold": 0.02}, {"level": 0.95}):
         for by, of in (("campaign", (CAMPAIGN,)), ("build", sides)):
             with pytest.raises(UsageError, match=r"own threshold \(1\.5 %\) and level \(99\.0 %\)"):
                 compare(settings, [*of], by=by, **other)
-    own = compare(settings, [CAMPAIGN], threshold="1.5%", level="99%")
+    own = compare(settings, [CAMPAIGN], threshold=0.015, level=0.99)
     assert "Its A/B comparison claims" not in own.text
     # Beside pairs that another threshold ended, each has its own.
     later = [replace(made, campaign_id=IMPORTED, run_id=RunId(f"l-{made.run_id}")) for made in runs]
@@ -233,7 +239,7 @@ def test_pairs_of_an_a_b_comparison_have_one_verdict_by_whatever_words(tmp_path:
         campaign_of(runs, terms=Terms(pairing=pairing)),
         campaign_of(later, campaign_id=IMPORTED, terms=wider),
     )
-    told = compare(both, [*sides], by="build", campaigns=[CAMPAIGN, IMPORTED]).text
+    told = compare(both, [*sides], by="build", campaign=[CAMPAIGN, IMPORTED]).text
     for least in ("1.5", "3.0"):
         assert f"Its A/B comparison claims a change of at least {least} %." in told
 
@@ -317,7 +323,7 @@ def test_two_a_b_comparisons_are_compared_as_it_is_asked(tmp_path: Path) -> None
         campaigns.append(campaign_of(own, campaign_id=name, terms=Terms(pairing=pairing)))
     settings = settings_of(tmp_path, runs, *campaigns)
     sides = (BUILDS[ToolName.NATIVE].sha256[:12], OTHER.sha256[:12])
-    for asked, claim in (({}, (0.02, 0.99)), ({"threshold": "5%", "level": "95%"}, (0.05, 0.95))):
+    for asked, claim in (({}, (0.02, 0.99)), ({"threshold": 0.05, "level": 0.95}, (0.05, 0.95))):
         result = compare(settings, [*sides], by="build", **asked)
         assert isinstance(result.data, dict)
         assert (result.data["threshold"], result.data["level"]) == claim

@@ -52,7 +52,9 @@ def exported(form: str, rows: str, settings: Settings) -> CommandResult:
         f"night-{number:03d}" for number in range(2 if settings.data_folder.name == "2" else 7)
     ]
     out = settings.data_folder / f"results.{form}"
-    return reports.export(settings, names, out=out, form=form, rows=rows, force=True)
+    return reports.export(
+        settings, reports.ExportOptions(campaigns=names, out=out, form=form, rows=rows, force=True)
+    )
 
 
 def peaks_of(homes: tuple[Path, Path], work: Callable[[Settings], None]) -> list[int]:
@@ -120,7 +122,7 @@ def test_the_runs_of_a_large_campaign_are_written_as_they_are_read(tmp_path: Pat
     )
 
     def listed(settings: Settings) -> None:
-        result = stored.runs(settings, limit=0)
+        result = stored.runs(settings, selection=stored.RunSelection(), limit=0)
         deque(result.lines, maxlen=0)
         deque(json_pieces(result.data), maxlen=0)
 
@@ -164,7 +166,9 @@ def test_an_export_of_a_large_campaign_holds_no_more_runs_than_one_of_a_small_on
 ) -> None:
     def export(settings: Settings) -> None:
         out = settings.data_folder / f"results.{form}"
-        reports.export(settings, ["night-000"], out=out, form=form, rows=rows, force=True)
+        names = ["night-000"]
+        request = reports.ExportOptions(campaigns=names, out=out, form=form, rows=rows, force=True)
+        reports.export(settings, request)
 
     few, many = peaks_of(large, export)
     # 400 more runs say 4,000 letters each; what is kept of a run is its figure, its id and its place
@@ -180,10 +184,11 @@ def test_an_import_holds_few_of_the_runs_that_left_much_behind(tmp_path: Path) -
     ]
     lab = sample_lab.stored(tmp_path / "lab", lab_of(runs, REAL_PIXEL))
     bundle = tmp_path / "traces.zip"
-    reports.export(Settings.from_environment({}, home=lab), out=bundle, form="bundle")
+    request = reports.ExportOptions(out=bundle, form="bundle")
+    reports.export(Settings.from_environment({}, home=lab), request)
 
     def take_in(settings: Settings) -> None:
-        told = reports.import_results(settings, [bundle]).text
+        told = reports.import_results(settings, reports.ImportOptions(files=[bundle])).text
         assert "30 runs imported" in told or "30 already stored" in told
 
     peaks = peaks_of((tmp_path / "one", tmp_path / "other"), take_in)

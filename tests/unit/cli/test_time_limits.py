@@ -21,10 +21,10 @@ PLAN = Plan(name="p", models=(PlanModel(name="m", path=Path("m.tflite")),))
 
 
 def test_a_budget_narrows_a_plans_time_and_never_widens_it() -> None:
-    assert limited(PLAN, budget="2h", until="", now=NOW).budget == 7200
+    assert limited(PLAN, {"budget": "2h"}, NOW).budget == 7200
     own = replace(PLAN, budget=60.0)
-    assert limited(own, budget="2h", until="", now=NOW).budget == 60
-    assert limited(own, budget="", until="", now=NOW) == own
+    assert limited(own, {"budget": "2h"}, NOW).budget == 60
+    assert limited(own, {}, NOW) == own
 
 
 def test_a_time_of_day_is_the_next_one_here_and_a_date_is_itself() -> None:
@@ -85,7 +85,7 @@ def test_a_time_of_day_is_the_next_one_also_where_clocks_change(
 )
 def test_a_time_that_means_nothing_is_refused(budget: str, until: str, told: str) -> None:
     with pytest.raises(UsageError, match=told):
-        limited(PLAN, budget=budget, until=until, now=NOW)
+        limited(PLAN, {"budget": budget, "until": until}, NOW)
 
 
 @pytest.mark.parametrize("age", ["90", "0", "-1d", "3m", "soon", ""])
