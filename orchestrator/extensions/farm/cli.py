@@ -103,10 +103,8 @@ def worker(
             own_queue,
             HostPhones(shared, own_queue, host, idle_check_s=idle_check_s, say=log),
             Jobs(shared=shared, contents=contents, host=host, observer=observer, say=log),
-            host=host,
             dead_after_s=dead_after_s,
             poll_s=min(poll_s, dead_after_s * _POLL_SHARE),
-            say=log,
         ).run(until_empty=until_empty)
     return CommandResult(text=f"{jobs} jobs ended on {host}", data={"host": host, "jobs": jobs})
 

@@ -63,13 +63,13 @@ _LATER: Final = {StoreAwayError: _BUSY_S, CampaignInUseError: _BUSY_S, ProgramIn
 
 @frozen
 class Ended:
-    """How running a job ended: ``done``, ``failed``, ``aborted``, ``again`` for another try, or
-    ``later``.
+    """How running a job ended: ``done``, ``failed``, ``again`` for another try, or ``waits``: it is
+    claimed again, which doesn't count as a try.
     """
 
     status: str
     note: str
-    #: ``later``: seconds until the job is claimed again, which doesn't count as a try.
+    #: ``waits``: seconds until the job is claimed again.
     wait_s: float = 0.0
 
 
@@ -120,7 +120,7 @@ class Jobs:
             manifest = read_manifest(job.document)
         except PlanError as error:
             hint = "is the submitter's benchfarm newer? install it on this host"
-            return Ended(status="later", note=one_line(f"{error} ({hint})"), wait_s=_UNREADABLE_S)
+            return Ended(status="waits", note=one_line(f"{error} ({hint})"), wait_s=_UNREADABLE_S)
         try:
             with (
                 self.shared.open(self.observer()) as workspace,
@@ -134,7 +134,7 @@ class Jobs:
                     lent.enter_context(source.lent(files))
                 return self._measure(workspace, job, manifest, Path(folder))
         except InterruptedByUserError:
-            return Ended(status="aborted", note="stopped")
+            return Ended(status="waits", note=f"{self.host} stopped it")
         except BenchfarmError as error:
             return _ended(error)
         except Exception as error:  # noqa: BLE001 - one job's fault mustn't end the host's others
@@ -221,7 +221,7 @@ def _ended(error: BenchfarmError) -> Ended:
     note = _error_note(error)
     for kind, wait_s in _LATER.items():
         if isinstance(error, kind):
-            return Ended(status="later", note=note, wait_s=wait_s)
+            return Ended(status="waits", note=note, wait_s=wait_s)
     return _retry(note) if isinstance(error, _PASSING) else Ended(status="failed", note=note)
 
 
@@ -232,7 +232,7 @@ def _retry(note: str) -> Ended:
     By its lease file it may also be in use by a host that died a moment ago.
     """
     if "in use by " in note:
-        return Ended(status="later", note=note, wait_s=_BUSY_S)
+        return Ended(status="waits", note=note, wait_s=_BUSY_S)
     return Ended(status="again", note=note)
 
 

@@ -14,7 +14,7 @@ import time
 from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from orchestrator import __version__
@@ -28,7 +28,7 @@ from orchestrator.extensions.farm.schema import HostLocks
 from orchestrator.tables.escapes import one_line
 
 if TYPE_CHECKING:
-    from orchestrator.extensions.farm.host_phones import HostPhones, Say
+    from orchestrator.extensions.farm.host_phones import HostPhones
     from orchestrator.extensions.farm.job import Jobs
 
 #: Tries of a job on its phone after which it is abandoned.
@@ -61,15 +61,13 @@ class HostWorker:
         phones: HostPhones,
         jobs: Jobs,
         *,
-        host: str,
         dead_after_s: float,
         poll_s: float,
-        say: Say,
     ) -> None:
         self._queue = queue
         self._host_phones, self._jobs = phones, jobs
-        self._say = say
-        self._host, self._name = host, f"host {host}"
+        self._say = jobs.say
+        self._host, self._name = jobs.host, f"host {jobs.host}"
         self._dead_after_s, self._poll_s = dead_after_s, poll_s
         self._locks = HostLocks(queue.url, dead_after_s=dead_after_s)
         self._workers = PhoneWorkers(queue.url, self._run_due, poll_s=poll_s)
@@ -250,29 +248,26 @@ class HostWorker:
 
     def _report(self, job: Job, ended: Ended) -> None:
         """Store and log the end of a job."""
-        change, note, wait_s = "waits", ended.note, ended.wait_s
         is_try = ended.status == "again"
-        match ended.status:
-            case "done" | "failed":
-                change = ended.status
-            case "aborted":
-                note = f"{self._host} stopped it"
-            case "again" if job.tries < TRIES_MAX:
-                wait_s = min(_MAX_RETRY_S, _RETRY_S * 2**job.tries)
-            case "again":
-                change = "failed"
-        status = self._end_job(job, change, note, is_try, wait_s)
+        if is_try and job.tries < TRIES_MAX:
+            wait_s = min(_MAX_RETRY_S, _RETRY_S * 2**job.tries)
+            ended = replace(ended, status="waits", wait_s=wait_s)
+        elif is_try:
+            ended = replace(ended, status="failed")
+        status = self._end_job(job, ended, is_try=is_try)
         self._done += status not in {None, "waits"}
         if status == "cancelled":
             self._jobs.abandon(job)
         outcome = status or "another host has begun it since"
+        if status == "waits":
+            outcome = f"waits {ended.wait_s:.0f} s"
         self._say(
-            f"job {job.job_id}: {f'waits {wait_s:.0f} s' if status == 'waits' else outcome}: {note}",
+            f"job {job.job_id}: {outcome}: {ended.note}",
             level="error" if status == "failed" else "warning" if is_try else "info",
             **_log_keys(job),
         )
 
-    def _end_job(self, job: Job, change: str, note: str, is_try: bool, wait_s: float) -> str | None:
+    def _end_job(self, job: Job, ended: Ended, *, is_try: bool) -> str | None:
         """Store a job's end, trying again while the database is away; once this process is stopped,
         for at most ``dead_after_s``.
         """
@@ -280,7 +275,9 @@ class HostWorker:
         is_logged = False
         while True:
             try:
-                return self._queue.end(job, change, note, is_try=is_try, wait_s=wait_s)
+                return self._queue.end(
+                    job, ended.status, ended.note, is_try=is_try, wait_s=ended.wait_s
+                )
             except StoreError as error:
                 if not is_logged:
                     text = f"job {job.job_id}: its end can't be stored: {error}; trying again"

@@ -236,21 +236,12 @@ def write_site(
     return CommandResult(text=text, data=done)
 
 
-def make_access(
-    settings: Settings,
-    host: str = _HERE,
-    *,
-    token: str = "",
-    token_file: Path | None = None,
-    allow_host: Sequence[str] = (),
-    anyone_reads: bool = False,
-) -> Access:
-    """Return the access rules, with the token of the file, the option or the environment.
+def find_token(settings: Settings, token: str, token_file: Path | None) -> str:
+    """Return the token of the file, the option or the environment, empty for none.
 
-    Raises UsageError when the file can't be read, the token is too short to be one, there are two,
-    or there is none where one is needed.
+    Raises UsageError when the file can't be read, the token is too short to be one, or there are
+    two.
     """
-    from orchestrator.extensions.history import web
     from orchestrator.extensions.history.notifying import secret_in
 
     if token and token_file is not None:
@@ -264,6 +255,19 @@ def make_access(
             f"a token must have {_MIN_TOKEN} letters or more, and nothing but ASCII",
             hint=_MADE_UP,
         )
+    return token
+
+
+def make_access(
+    token: str,
+    host: str = _HERE,
+    *,
+    allow_host: Sequence[str] = (),
+    anyone_reads: bool = False,
+) -> Access:
+    """Return the access rules; raises UsageError when there is no token where one is needed."""
+    from orchestrator.extensions.history import web
+
     is_local = web.is_loopback(host)
     if not is_local and not token:
         raise UsageError(
@@ -343,10 +347,8 @@ def serve(
     from orchestrator.extensions.history.web import LivePages
 
     access = make_access(
-        settings,
+        find_token(settings, token, token_file),
         host,
-        token=token,
-        token_file=token_file,
         allow_host=allow_host or (),
         anyone_reads=anyone_reads,
     )

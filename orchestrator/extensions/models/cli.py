@@ -133,16 +133,18 @@ def build(
     models.yaml records how to build them again.
     """
     from orchestrator.extensions.models import files as model_files
+    from orchestrator.extensions.models.building import BuildOrder
 
     say = partial(tell, settings.log_format, "model-built")
-    orders = model_files.build_orders(
-        sources,
-        variants=split(variants),
-        batches=split(batches),
-        sizes=split(sizes),
+    order = BuildOrder(
+        source="",
+        variants=tuple(dict.fromkeys(split(variants))) or ("float32",),
+        batches=model_files.sizes_of("--batch", split(batches)) or (1,),
+        sizes=model_files.sizes_of("--size", split(sizes)),
         seed=seed,
         flex=flex,
     )
+    orders = model_files.build_orders(sources, order)
     done = model_files.build(settings, orders, out, on_done=say)
     lines: list[str] = []
     for item in done.failures:

@@ -9,6 +9,7 @@ import shutil
 import tarfile
 import zlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,41 +42,19 @@ def places(settings: Settings, out: Path | None) -> tuple[Path, Path]:
 SAMPLES = "samples"
 
 
-def build_orders(
-    sources: Sequence[str],
-    *,
-    variants: Sequence[str] = (),
-    batches: Sequence[str] = (),
-    sizes: Sequence[str] = (),
-    seed: int = 0,
-    flex: bool = False,
-) -> list[BuildOrder]:
-    """Return one order for each source, with each of the variants, batch sizes and side lengths in
-    pixels; raises UsageError for an impossible one.
+def build_orders(sources: Sequence[str], order: BuildOrder) -> list[BuildOrder]:
+    """Return an order for each of the sources; raises UsageError for an impossible one."""
+    from orchestrator.extensions.models.building import check_order
 
-    ``flex``: keep TensorFlow's own operators.
-    """
-    from orchestrator.extensions.models.building import BuildOrder, check_order
-
-    orders = [
-        BuildOrder(
-            source=_source(source),
-            variants=tuple(dict.fromkeys(variants)) or ("float32",),
-            batches=_numbers("--batch", batches) or (1,),
-            sizes=_numbers("--size", sizes),
-            seed=seed,
-            flex=flex,
-        )
-        for source in dict.fromkeys(sources)
-    ]
-    names = [name for order in orders for name in order.names]
+    orders = [replace(order, source=_source(source)) for source in dict.fromkeys(sources)]
+    names = [name for each in orders for name in each.names]
     if twice := [name for name in names if names.count(name) > 1]:
         raise UsageError(
             f"two sources would both be written to {twice[0]}.tflite",
             hint="build them one by one, each with an --out of its own, or rename one",
         )
-    for order in orders:
-        check_order(order)
+    for each in orders:
+        check_order(each)
     return orders
 
 
@@ -89,7 +68,8 @@ def _source(text: str) -> str:
     return text if text in NAMES or not path.exists() else str(path.absolute())
 
 
-def _numbers(option: str, values: Sequence[str]) -> tuple[int, ...]:
+def sizes_of(option: str, values: Sequence[str]) -> tuple[int, ...]:
+    """Return the values of an option as numbers; raises UsageError."""
     for value in values:
         if not value.isascii() or not value.isdigit() or not 1 <= int(value) <= 65536:
             raise UsageError(f"{option} {value!r} isn't a number from 1 to 65536")

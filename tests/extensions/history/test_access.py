@@ -22,7 +22,7 @@ from orchestrator.cli.progress import JsonObserver
 from orchestrator.engine.events import DeviceNote
 from orchestrator.errors import UsageError
 from orchestrator.extensions.history import web
-from orchestrator.extensions.history.cli import http_address, make_access
+from orchestrator.extensions.history.cli import find_token, http_address, make_access
 from orchestrator.extensions.history.farm_now import FarmNow
 from orchestrator.extensions.history.metrics import Numbers
 from orchestrator.records.case import Serial
@@ -40,28 +40,30 @@ def settings(home: Path, **environ: str) -> Settings:
 def test_another_address_needs_a_token_and_nothing_is_served_without(tmp_path: Path) -> None:
     for host in ("0.0.0.0", "::", "192.0.2.1", "farm.example"):
         with pytest.raises(UsageError, match="needs a token"):
-            make_access(settings(tmp_path), host)
-        assert make_access(settings(tmp_path, BENCHFARM_TOKEN=TOKEN), host).token == TOKEN
-    assert make_access(settings(tmp_path)).token == ""
+            make_access("", host)
+        assert make_access(TOKEN, host).token == TOKEN
+    assert make_access("").token == ""
 
 
 def test_a_token_comes_from_option_file_or_environment_and_is_never_short(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text(f"{TOKEN}\n")
     known = settings(tmp_path, BENCHFARM_TOKEN="another-token-long-enough")
-    assert make_access(known, token_file=file).token == TOKEN
-    assert make_access(known, token="an-option-long-enough").token == "an-option-long-enough"
-    assert len(make_access(known, token="new").token) >= 24
+    assert find_token(known, "", file) == TOKEN
+    assert find_token(known, "", None) == "another-token-long-enough"
+    assert find_token(settings(tmp_path), "", None) == ""
+    assert find_token(known, "an-option-long-enough", None) == "an-option-long-enough"
+    assert len(find_token(known, "new", None)) >= 24
     for wrong, told in (("short", "16 letters"), ("", "16 letters"), ("ü" * 20, "ASCII")):
         file.write_text(wrong)
         with pytest.raises(UsageError, match=told):
-            make_access(known, token_file=file)
+            find_token(known, "", file)
     with pytest.raises(UsageError, match="No such file"):
-        make_access(known, token_file=tmp_path / "none")
+        find_token(known, "", tmp_path / "none")
     with pytest.raises(UsageError, match="--anyone-reads"):
-        make_access(settings(tmp_path), anyone_reads=True)
+        make_access("", anyone_reads=True)
     with pytest.raises(UsageError, match="two tokens"):
-        make_access(known, token=TOKEN, token_file=file)
+        find_token(known, TOKEN, file)
 
 
 def test_a_source_that_can_t_be_read_is_told_and_the_others_stay(tmp_path: Path) -> None:

@@ -224,7 +224,7 @@ def test_command_builds_the_same_bytes_again_and_its_manifest_says_how(built, tm
 )
 def test_impossible_orders_are_refused_before_tensorflow_starts(order, message):
     with pytest.raises(UsageError, match=message):
-        build_orders((order.source,), variants=order.variants)
+        build_orders((order.source,), order)
 
 
 def test_two_sources_of_one_name_are_refused(tmp_path):
@@ -233,10 +233,10 @@ def test_two_sources_of_one_name_are_refused(tmp_path):
         (tmp_path / folder / "m.keras").touch()
     sources = (str(tmp_path / "a" / "m.keras"), str(tmp_path / "b" / "m.keras"))
     with pytest.raises(UsageError, match=r"would both be written to m_float32\.tflite"):
-        build_orders(sources)
+        build_orders(sources, BuildOrder(source=""))
     folders = [tmp_path / "m_v1.0", tmp_path / "m_v1.1"]
     for folder in folders:
         folder.mkdir()
         (folder / "saved_model.pb").touch()
-    orders = build_orders([str(folder) for folder in folders])
+    orders = build_orders([str(folder) for folder in folders], BuildOrder(source=""))
     assert [order.names for order in orders] == [["m_v1.0_float32"], ["m_v1.1_float32"]]

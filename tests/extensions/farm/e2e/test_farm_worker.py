@@ -85,6 +85,8 @@ class Phones:
 class PlayedJobs:
     """Jobs that are played: what does one, and the campaigns that were given up."""
 
+    host = "one"
+
     def __init__(self, run: Run) -> None:
         self.run = run
         self.abandoned: list[str] = []
@@ -107,14 +109,14 @@ def worker(
         if told is not None:
             told.append({"text": text, "level": level, **keys})
 
+    jobs = jobs or PlayedJobs(run)
+    jobs.host, jobs.say = host, say
     return HostWorker(
         queue,
         phones or Phones(PHONES),  # type: ignore[arg-type]
-        jobs or PlayedJobs(run),  # type: ignore[arg-type]
-        host=host,
+        jobs,  # type: ignore[arg-type]
         dead_after_s=dead_after_s,
         poll_s=0.05,
-        say=say,
     )
 
 
@@ -136,7 +138,7 @@ until = partial(poll_until, what="it comes about", timeout_s=60)
 
 def stop_when_cancelled(begun: Job, cancelled: threading.Event) -> Ended:
     assert cancelled.wait(60)
-    return Ended(status="aborted", note="stopped")
+    return Ended(status="waits", note="one stopped it")
 
 
 def test_a_worker_ends_when_nothing_is_left_and_its_phones_are_away_then(
@@ -162,7 +164,7 @@ def test_a_worker_ends_when_nothing_is_left_and_its_phones_are_away_then(
     ("ended", "tries", "least_s"),
     [
         (Ended(status="again", note="the phone is busy"), 6, 80),
-        (Ended(status="later", note="its program is in use", wait_s=900.0), 5, 600),
+        (Ended(status="waits", note="its program is in use", wait_s=900.0), 5, 600),
     ],
 )
 def test_what_is_not_done_waits(
@@ -208,7 +210,7 @@ def test_a_job_of_a_host_that_died_is_begun_again_and_that_is_no_try_of_the_phon
 
 
 def test_a_job_that_the_queue_has_lost_is_put_into_it_again(queue: FarmQueue, job: int) -> None:
-    begun, again = threading.Event(), Ended(status="later", note="not yet", wait_s=0.0)
+    begun, again = threading.Event(), Ended(status="waits", note="not yet", wait_s=0.0)
 
     def run(delivery: Job, cancelled: threading.Event) -> Ended:
         if begun.is_set():
@@ -245,7 +247,7 @@ def test_a_job_that_was_cancelled_as_its_worker_was_stopped_is_not_begun_again(
     def run(delivery: Job, cancelled: threading.Event) -> Ended:
         begun.append(delivery)
         assert set(queue.cancel("night").values()) == {"runs"}
-        return Ended(status="aborted", note="stopped")
+        return Ended(status="waits", note="one stopped it")
 
     jobs = PlayedJobs(run)
     worker(queue, run, jobs=jobs).run(until_empty=True)
@@ -318,7 +320,7 @@ def test_a_phone_that_two_hosts_have_is_measured_by_one_until_its_connection_is_
         while not cancelled.wait(0.02):
             if may_end.is_set():
                 return DONE
-        return Ended(status="aborted", note="stopped")
+        return Ended(status="waits", note="one stopped it")
 
     with working(worker(queue, run, said["one"])):
         until(lambda: queue.jobs()[0]["status"] == "runs")
@@ -364,7 +366,7 @@ def test_a_job_whose_worker_is_stopped_waits_for_another_one_and_is_not_abandone
         # Stopped twice, it still waits for its phones.
         until(lambda: any(line["text"] == "restoring phones; please wait" for line in told))
         restored.set()
-        return Ended(status="aborted", note="stopped")
+        return Ended(status="waits", note="one stopped it")
 
     def interrupt() -> None:
         assert begun.wait(60)
@@ -514,7 +516,7 @@ def test_a_job_that_ended_says_when_its_phone_is_not_restored(
                 facts="", tries=0, deaths=0, delivery=1,
             )  # fmt: skip
             ended = jobs.run(delivery, threading.Event())
-            assert ended.status == "later"
+            assert ended.status == "waits"
             return ended.note
 
         said = "its phone isn't restored: benchfarm device restore A"
