@@ -236,18 +236,7 @@ class Transcript:
         """Whether a program's line, of this kind, begins another run than this one."""
         if kind is not None:
             return kind.begins(self)
-        name = _parameter(line.text)
-        if name in ECHO_NAMES:
-            # Parameters are printed before anything else.
-            return self.is_past_setup() or (self.stage >= Stage.LOADED and name in self.echoed)
         return self.is_over() and is_delegate_line(line.text)
-
-    def has_printed(self, line: Line, kind: LineKind | None) -> bool:
-        """Whether a line, of this kind, is one that a process prints once, and was read before."""
-        if kind is not None and kind.is_repeated(self):
-            return True
-        name = _parameter(line.text)
-        return name in ECHO_NAMES and name in self.echoed
 
     def read_command(self, command: str) -> None:
         """Take the flags of a command line that stands before the output."""
@@ -506,12 +495,6 @@ class Transcript:
         self.stage = stage
 
 
-def _parameter(text: str) -> str:
-    """Return the name of the parameter that a line echoes, "" for any other line."""
-    match = ECHO.match(text) if text.endswith("]") else None
-    return match[1] if match is not None else ""
-
-
 def _never(_: Transcript) -> bool:
     return False
 
@@ -524,13 +507,13 @@ def _is_read_elsewhere(_: Transcript, __: Line) -> bool:
     return False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class LineKind:
     """A form of line, known by its beginning."""
 
-    starts: tuple[str, ...]
+    starts: tuple[str, ...] = ()
     #: Takes its values; returns whether it has them, so that nothing else is in the line.
-    read: Callable[[Transcript, Line], bool]
+    read: Callable[[Transcript, Line], bool] = _is_read_elsewhere
     #: How far a run has come that prints it.
     stage: Stage = Stage.NEW
     #: Whether it begins another run than the open one.
@@ -561,12 +544,11 @@ KINDS: Final = (
     ),
     LineKind(
         (FIRST_ECHO,),
-        _is_read_elsewhere,
         begins=lambda run: run.stage >= Stage.LOADED or run.is_over() or FIRST_ECHO in run.echoed,
         ends_block=True,
     ),
     LineKind((UNCONSUMED,), Transcript._read_unconsumed, Stage.ECHO),
-    LineKind((OPTIONS,), _is_read_elsewhere, ends_block=True),
+    LineKind((OPTIONS,), ends_block=True),
     LineKind(
         ("Loaded model ", "Loading model from: "),
         Transcript._read_loaded,
@@ -590,7 +572,6 @@ KINDS: Final = (
             "Replacing ",
             "Attempting to use a delegate that only supports static-sized tensors",
         ),
-        _is_read_elsewhere,
         begins=Transcript.is_over,
     ),
     LineKind(
@@ -638,7 +619,7 @@ KINDS: Final = (
     ),
     LineKind(("Overall peak memory footprint",), Transcript._read_peak),
     LineKind(("Peak memory usage not available",), Transcript._read_no_peak),
-    LineKind(("Saving benchmark", "====Printing out"), _is_read_elsewhere, ends_block=True),
+    LineKind(("Saving benchmark", "====Printing out"), ends_block=True),
     LineKind(
         (INIT_TITLE, RUN_TITLE, "="),
         Transcript._read_table_title,
@@ -667,13 +648,30 @@ KINDS: Final = (
 _KIND_OF_START: Final = {start: kind for kind in reversed(KINDS) for start in kind.starts}
 _START: Final = re.compile("|".join(map(re.escape, sorted(_KIND_OF_START, reverse=True))))
 #: Any other line of the file that loads LiteRT's model.
-_OF_LOADING: Final = LineKind((), Transcript._read_loaded, Stage.LOADED)
+_OF_LOADING: Final = LineKind(read=Transcript._read_loaded, stage=Stage.LOADED)
+
+
+def _parameter(name: str) -> LineKind:
+    """Return the kind of the lines that echo a parameter, which are printed before anything else."""
+    return LineKind(
+        begins=lambda run: (
+            run.is_past_setup() or (run.stage >= Stage.LOADED and name in run.echoed)
+        ),
+        is_repeated=lambda run: name in run.echoed,
+    )
+
+
+_PARAMETERS: Final = {name: _parameter(name) for name in ECHO_NAMES}
 
 
 def kind_of(line: Line) -> LineKind | None:
     """Return the kind that a line's beginning tells, None for any other line."""
     if (match := _START.match(line.text)) is None:
-        return _OF_LOADING if line.source_file == "benchmark_litert_model.cc" else None
+        if line.source_file == "benchmark_litert_model.cc":
+            return _OF_LOADING
+        if not line.text.endswith("]"):
+            return None
+        return _PARAMETERS.get(line.text.partition(": [")[0].removesuffix(" "))
     kind = _KIND_OF_START[match[0]]
     return kind if kind.form is None or kind.form.match(line.text) else None
 

@@ -66,9 +66,6 @@ class RunSplitter:
             if self._command.take(line):
                 return
             self.end(line)
-        if line.text.startswith(START):
-            self.summary.is_open = False
-            self._shared_unconsumed.clear()
         if self._is_second_of_xcode(line):
             return
         has_percentiles = bool(self.runs) and self.runs[-1].has_percentiles
@@ -77,11 +74,17 @@ class RunSplitter:
         kind, heading = kind_of(line), heading_in(line)
         if heading is not None:
             self._headings.take(heading)
-        transcript = self._run_of(line, kind, heading)
+        if kind is None:
+            kind = _kind_above(line, heading)
+        run = self._open.get(line.process)
+        if run is None or run.is_ended_by(line, kind):
+            run = self._begin(line, kind, run)
         if line.style == "console":
             self._variables.read(line.text)
-        if not self._take_above(line, heading, transcript):
-            self._add(line, kind, transcript)
+        if kind is None:
+            run.take(line, None)
+        elif kind not in _ABOVE or not self._take_above(line, heading, run):
+            self._add(line, kind, run)
 
     def _is_second_of_xcode(self, line: Line) -> bool:
         """Whether Xcode shows a message for the second time: once from NSLog, once from stderr."""
@@ -94,29 +97,19 @@ class RunSplitter:
             self._nslog_texts[line.text] -= 1
         return is_second
 
-    def _run_of(self, line: Line, kind: LineKind | None, heading: Heading | None) -> Transcript:
-        """Return the run that a line is of, or stands above: the open one or a new one."""
-        process = line.process
-        above = self._open.get(process)
-        if above is not None and not _begins_run(line, kind, heading, above):
-            if line.text.startswith(OPTIONS) and above.unconsumed:
-                self._shared_unconsumed[process] = f"{UNCONSUMED} {' '.join(above.unconsumed)}"
-            return above
-        transcript = self._begin(process, above, kind)
-        if above is not None:
-            self._note_overlap(line, heading, above, transcript)
-        if line.text.startswith(FIRST_ECHO) and process in self._shared_unconsumed:
-            transcript.read_unconsumed(self._shared_unconsumed[process])
-        return transcript
-
-    def _add(self, line: Line, kind: LineKind | None, transcript: Transcript) -> None:
-        if transcript.has_printed(line, kind):
-            self._mark_mixed(line, transcript)
-        had_result = transcript.has_result
-        transcript.take(line, kind)
-        if line.header and not had_result and transcript.has_result:
+    def _add(self, line: Line, kind: LineKind, run: Transcript) -> None:
+        if line.text.startswith(START):
+            self.summary.is_open = False
+            self._shared_unconsumed.clear()
+        elif line.text.startswith(OPTIONS) and run.unconsumed:
+            self._shared_unconsumed[line.process] = f"{UNCONSUMED} {' '.join(run.unconsumed)}"
+        if kind.is_repeated(run):
+            self._mark_mixed(line, run)
+        had_result = run.has_result
+        run.take(line, kind)
+        if line.header and not had_result and run.has_result:
             moment = _MOMENT.search(line.header)
-            transcript.logged_at = moment[0] if moment is not None else ""
+            run.logged_at = moment[0] if moment is not None else ""
 
     def take_row(self, raw: str) -> bool:
         """Take a line of a text if it can be nothing but a row of the open run's operator table."""
@@ -155,42 +148,41 @@ class RunSplitter:
         if command is not None and (run := self._open.get(None)) is not None:
             run.read_command(self._variables.filled(command.end(after)))
 
-    def _begin(
-        self,
-        process: ProcessName,
-        before: Transcript | None = None,
-        kind: LineKind | None = None,
-    ) -> Transcript:
+    def _begin(self, line: Line, kind: LineKind | None, above: Transcript | None) -> Transcript:
+        """Return a new run, which a line begins; ``above`` is the run of its process until then."""
+        process = line.process
         pid = process if isinstance(process, int) else None
-        transcript = Transcript(pid=pid, heading=str(self._headings))
-        if before is not None and before.is_empty and not before.has_command:
-            # A heading belongs to the command that follows it.
-            transcript.title = before.title
-        above = self._open.get(None)
-        if (
+        run = Transcript(pid=pid, heading=str(self._headings))
+        command = self._open.get(None)
+        if above is not None:
+            if above.is_empty and not above.has_command:
+                # A heading belongs to the command that follows it.
+                run.title = above.title
+            self._note_overlap(line, kind, above, run)
+        elif (
             # A script may name a phone in a line of its own, and not in the program's.
-            (pid is not None or (process is not None and kind is not None))
-            and before is None
-            and above is not None
-            and above.has_command
-            and above.is_empty
+            (pid is not None or (process is not None and kind not in {None, *_ABOVE}))
+            and command is not None
+            and command.has_command
+            and command.is_empty
         ):
             # A command at a prompt, and below it the phone's log of its process.
-            transcript.take_command(above)
-        self._open[process] = transcript
-        self.runs.append(transcript)
-        return transcript
+            run.take_command(command)
+        if line.text.startswith(FIRST_ECHO) and process in self._shared_unconsumed:
+            run.read_unconsumed(self._shared_unconsumed[process])
+        self._open[process] = run
+        self.runs.append(run)
+        return run
 
     def _note_overlap(
-        self, line: Line, heading: Heading | None, above: Transcript, transcript: Transcript
+        self, line: Line, kind: LineKind | None, above: Transcript, transcript: Transcript
     ) -> None:
         """Note that a run began before the one above it had ended.
 
         A result without a start above it shows that the lines of both are mixed.
         """
         has_ended = above.is_over() or above.failures.best is not None
-        is_start = line.text.startswith((START, APP_START, FIRST_ECHO)) or is_command(line.text)
-        if is_start or heading is not None:
+        if kind in _ABOVE or line.text.startswith((START, APP_START, FIRST_ECHO)):
             if has_ended or not (above.has_start or above.echoed):
                 self._overlapping.pop(line.process, None)
             else:
@@ -209,13 +201,13 @@ class RunSplitter:
     def _feed_system(self, line: Line) -> None:
         self.system.feed(line.text, tag=line.tag, pid=line.pid, severity=line.severity)
         if line.tag == "ExecutionPlan":
-            run = self._open.get(line.pid) or self._begin(line.pid)
+            run = self._open.get(line.pid) or self._begin(line, None, None)
             run.delegates.read_system_line(f"ExecutionPlan: {line.text}")
 
     def _take_above(self, line: Line, heading: Heading | None, transcript: Transcript) -> bool:
         """Take the title or command above a run's output; return whether the line is nothing else."""
         text = line.text
-        if transcript.stage > Stage.ECHO or transcript.is_over() or text.startswith(FIRST_ECHO):
+        if transcript.stage > Stage.ECHO or transcript.is_over():
             return False
         if heading is not None and not (transcript.has_command or transcript.echoed):
             transcript.title, transcript.heading = heading.title, str(self._headings)
@@ -229,15 +221,15 @@ class RunSplitter:
         return False
 
 
-def _begins_run(
-    line: Line, kind: LineKind | None, heading: Heading | None, transcript: Transcript
-) -> bool:
-    """Whether a line is of another run than the open one, or stands above another one."""
-    if transcript.is_ended_by(line, kind):
-        return True
-    if kind is not None:
-        return False
+#: A command, and a heading of a console: each run has one.
+_COMMAND: Final = LineKind(begins=lambda run: not run.is_empty or run.has_command)
+#: A heading of Markdown, which may stand between a run's command and its output.
+_HEADING: Final = LineKind(begins=lambda run: run.stage >= Stage.LOADED or run.is_over())
+_ABOVE: Final = (_COMMAND, _HEADING)
+
+
+def _kind_above(line: Line, heading: Heading | None) -> LineKind | None:
+    """Return the kind of a line that stands above a run's output, None for any other line."""
     if is_command(line.text) or (heading is not None and heading.level == CONSOLE_LEVEL):
-        return not transcript.is_empty or transcript.has_command
-    is_past_echo = transcript.stage >= Stage.LOADED or transcript.is_over()
-    return heading is not None and is_past_echo and not transcript.is_empty
+        return _COMMAND
+    return _HEADING if heading is not None else None
