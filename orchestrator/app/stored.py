@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
@@ -22,7 +22,7 @@ from orchestrator.errors import NotFoundError, PlanError, UsageError
 from orchestrator.files import check_folder, write_file
 from orchestrator.frozen import frozen
 from orchestrator.records.campaign import Campaign, Invocation
-from orchestrator.records.case import FIGURE_PASS, CampaignId, Pass, RunId, campaign_id_of
+from orchestrator.records.case import FIGURE_PASS, CampaignId, Case, Pass, RunId, campaign_id_of
 from orchestrator.records.history import Pruned
 from orchestrator.records.model import is_model_file
 from orchestrator.records.run import Attachment, Outcome, RunRecord
@@ -441,9 +441,14 @@ def _sizes(files: Iterable[Path]) -> Iterator[int]:
 
 
 def report_data(
-    workspace: Workspace, campaigns: Sequence[Campaign], *, has_logs: bool = True
+    workspace: Workspace,
+    campaigns: Sequence[Campaign],
+    *,
+    has_logs: bool = True,
+    is_shown: Callable[[Case, CampaignId], bool] = lambda _case, _campaign_id: True,
 ) -> ReportData:
-    """Return the data of a report on some campaigns.
+    """Return the data of a report on some campaigns, of several on those cases of each that
+    ``is_shown``.
 
     Whole runs aren't held: tens of thousands would take a gigabyte.
     """
@@ -460,7 +465,9 @@ def report_data(
         builds=workspace.store.builds(),
         accuracy=_manifest_accuracies(workspace.settings),
     )
-    return build_report_data(newest_runs(stored) if len(set(campaign_ids)) > 1 else stored)
+    return build_report_data(
+        newest_runs(stored, is_shown) if len(set(campaign_ids)) > 1 else stored
+    )
 
 
 def _manifest_accuracies(settings: Settings) -> Mapping[str, float]:

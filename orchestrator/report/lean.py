@@ -7,7 +7,7 @@ be neither's, with a meaningless interval.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from sys import intern
 from types import MappingProxyType
@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 
 from orchestrator.analysis.samples import MEAN_CLOCK, mean_clock_share
 from orchestrator.passes import shown
-from orchestrator.records.case import FIGURE_PASS, CampaignId, CaseKey, Pass
+from orchestrator.records.case import FIGURE_PASS, CampaignId, Case, CaseKey, Pass
 from orchestrator.records.device import DeviceState
 from orchestrator.records.run import Outcome, RunRecord, ToolReport
 from orchestrator.report.assembly import Stored
@@ -105,18 +105,28 @@ def _lean_state(
     )
 
 
-def newest_runs(stored: Stored) -> Stored:
+def newest_runs(stored: Stored, is_shown: Callable[[Case, CampaignId], bool]) -> Stored:
     """Return the runs that count of several campaigns, the other timing runs of the campaigns with
     counted runs, and a sentence about cases that are left out.
 
-    For each case and pass, the newest campaign with a run that isn't unfit counts. A campaign
-    without counted runs loses its stopping rule.
+    For each case and pass, the newest campaign with a run that isn't unfit counts, of those that
+    the case ``is_shown`` of. A campaign without counted runs loses its stopping rule.
     """
-    campaigns, runs = stored.campaigns, list(stored.runs)
+    runs = list(stored.runs)
+    campaigns = [
+        replace(
+            item,
+            invocations=tuple(
+                planned for planned in item.invocations if is_shown(planned.case, item.campaign_id)
+            ),
+        )
+        for item in stored.campaigns
+    ]
     order = {item.campaign_id: item.created_at for item in campaigns}
     campaigns_by_case: dict[tuple[CaseKey, Pass], set[CampaignId]] = defaultdict(set)
     for run in runs:
-        if run.outcome is not Outcome.UNFIT and run.campaign_id in order:
+        is_counted = run.campaign_id in order and is_shown(run.case, run.campaign_id)
+        if run.outcome is not Outcome.UNFIT and is_counted:
             campaigns_by_case[run.case.case_key, run.run_pass].add(run.campaign_id)
     newest = {key: max(names, key=order.__getitem__) for key, names in campaigns_by_case.items()}
     repeated = {
@@ -130,13 +140,14 @@ def newest_runs(stored: Stored) -> Stored:
     kept_runs: list[RunRecord] = []
     beside_runs: list[RunRecord] = []
     for run in runs:
-        if shown(run.run_pass).keeps_all_campaigns or (
-            newest.get((run.case.case_key, run.run_pass), run.campaign_id) == run.campaign_id
+        if is_shown(run.case, run.campaign_id) and (
+            shown(run.run_pass).keeps_all_campaigns
+            or newest.get((run.case.case_key, run.run_pass), run.campaign_id) == run.campaign_id
         ):
             kept_runs.append(run)
         elif run.run_pass is FIGURE_PASS and run.campaign_id in counting:
             beside_runs.append(run)
-    stored = replace(stored, runs=kept_runs, beside=beside_runs)
+    stored = replace(stored, campaigns=campaigns, runs=kept_runs, beside=beside_runs)
     if not repeated:
         return stored
     with_rules = [

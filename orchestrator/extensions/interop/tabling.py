@@ -22,12 +22,14 @@ from orchestrator.plugins import CommandResult, Settings, command
 from orchestrator.records.case import FIGURE_PASS, grouped
 from orchestrator.records.device import device_matches
 from orchestrator.records.model import FIGURE, PHASES, TOKENS, worded
+from orchestrator.records.run import Outcome
 from orchestrator.tables.table import DATA, MS, Column, Kind, Table
 from orchestrator.units import US_PER_MS, US_PER_S, split
 
 if TYPE_CHECKING:
     from orchestrator.plugins import Workspace
     from orchestrator.records.campaign import Campaign
+    from orchestrator.records.case import CampaignId, Case, ModelSha, Serial
     from orchestrator.report.tables import MatrixLine
     from orchestrator.tables.rows import ResultRow
 
@@ -118,6 +120,8 @@ def _model(row: dict[str, str], phase: str) -> str:
 
 _PUBLISHED: Final = {"published": load_published, "language-models": load_language_models}
 _NO_FIGURE: Final = "There is no figure for these devices and models."
+#: A model's content and the phone that it ran on.
+_Place: TypeAlias = "tuple[ModelSha, Serial]"
 #: Campaigns that are searched for figures of each phone and model.
 _MOST_CAMPAIGNS: Final = 50
 _OLDER: Final = (
@@ -205,15 +209,16 @@ def show_table(
     ]
     with Workspace(settings, makes_store=False) as workspace:
         _check_devices(workspace, request, [figure.device for figure in figures])
-        chosen = (
-            named_campaigns(workspace.store, request.campaigns) or _newest(workspace)
-            if "store" in request.sources
-            else []
-        )
-        if not chosen and not figures:
+        chosen: Sequence[Campaign] = ()
+        newest: Mapping[_Place, Campaign] = {}
+        if "store" in request.sources:
+            chosen = named_campaigns(workspace.store, request.campaigns)
+            newest = {} if chosen else _newest(workspace)
+        if not chosen and not newest and not figures:
             raise _nothing_stored(workspace)
         return shown(
-            *_tables(workspace, request, chosen, figures), width=room() if request.every else None
+            *_tables(workspace, request, chosen, newest, figures),
+            width=room() if request.every else None,
         )
 
 
@@ -271,9 +276,12 @@ def _tables(
     workspace: Workspace,
     request: TableRequest,
     chosen: Sequence[Campaign],
+    newest: Mapping[_Place, Campaign],
     figures: Sequence[PublishedFigure],
 ) -> Iterator[Table[Any]]:
-    """Yield the table, and the comparison with published figures where both are shown."""
+    """Yield the table, of the chosen campaigns or of each model's and phone's newest one, and the
+    comparison with published figures where both are shown.
+    """
     from orchestrator.analysis.case_result import CaseStatus
     from orchestrator.app.stored import report_data
     from orchestrator.report.tables import labels_of, lines_of, matrix_table
@@ -281,9 +289,14 @@ def _tables(
     from orchestrator.tables.labels import short_names
     from orchestrator.tables.results import figures_decimals
 
-    data = report_data(workspace, chosen, has_logs=False)
-    is_part = chosen and not request.campaigns and len(chosen) < workspace.store.campaign_count()
-    older = (_OLDER,) if is_part else ()
+    by_id = {campaign.campaign_id: campaign for campaign in (*chosen, *newest.values())}
+
+    def is_newest(case: Case, campaign_id: CampaignId) -> bool:
+        campaign = newest.get(_place_of(case))
+        return campaign is None or campaign.campaign_id == campaign_id
+
+    data = report_data(workspace, list(by_id.values()), has_logs=False, is_shown=is_newest)
+    older = (_OLDER,) if newest and len(by_id) < workspace.store.campaign_count() else ()
     called = {
         subject: {name for row in rows for name in (row.model.label, row.case.model_name)}
         for subject, rows in grouped(data.results, lambda row: row.model.subject).items()
@@ -395,20 +408,31 @@ def _nothing_stored(workspace: Workspace) -> UsageError:
     return UsageError("the store has no results yet", hint=hint)
 
 
-def _newest(workspace: Workspace) -> list[Campaign]:
-    """Return the newest campaigns with figures of each model and phone, without A/B comparisons."""
-    store, covered = workspace.store, set[tuple[str, str]]()
-    campaigns = []
+def _newest(workspace: Workspace) -> dict[_Place, Campaign]:
+    """Return the newest campaign that measured each model on each phone, without A/B comparisons.
+
+    What a campaign only planned hides no figure of an earlier one.
+    """
+    store = workspace.store
+    newest: dict[_Place, Campaign] = {}
     for entry in store.campaigns()[:_MOST_CAMPAIGNS]:
         campaign = store.campaign(entry.campaign_id)
         if campaign is None or campaign.terms.pairing is not None:
             continue
-        places = {
-            (item.case.model_sha256, item.case.serial)
-            for item in campaign.invocations
-            if item.run_pass is FIGURE_PASS
-        }
-        if places - covered:
-            campaigns.append(campaign)
-            covered |= places
-    return campaigns
+        timed = (item for item in campaign.invocations if item.run_pass is FIGURE_PASS)
+        places = {_place_of(item.case) for item in timed} - newest.keys()
+        if not places:
+            continue
+        for run in store.runs(campaign_ids=[campaign.campaign_id], run_passes=[FIGURE_PASS]):
+            if run.outcome not in (Outcome.SKIPPED, Outcome.UNFIT) and (
+                (place := _place_of(run.case)) in places
+            ):
+                newest[place] = campaign
+                places.remove(place)
+                if not places:
+                    break
+    return newest
+
+
+def _place_of(case: Case) -> _Place:
+    return case.model_sha256, case.serial

@@ -162,6 +162,35 @@ def test_the_newest_campaign_wins_and_a_title_that_two_phones_share_gets_their_s
     assert told not in table(home, "--campaign", first.campaign_id)
 
 
+def test_of_a_campaign_that_one_model_is_taken_from_the_others_older_figures_stay_out(tmp_path):
+    slow = case(REAL_PIXEL, MOBILENET, DelegateName.GPU, 1, min_secs=0.1)
+    small = replace(MOBILENET, name="small", sha256=ModelSha("5" * 64))
+    other = case(REAL_PIXEL, small, DelegateName.GPU, 1)
+    old = series(slow, 5_000) + series(other, 3_000)
+    new = series(GPU, 7_000, campaign_id="newer")
+    first = campaign_of(old)
+    second = campaign_of(new, campaign_id="newer", created_at=first.created_at.replace(year=2027))
+    # The newest one was cut off before it measured anything.
+    third = campaign_of(
+        new + old, campaign_id="third", created_at=first.created_at.replace(year=2028)
+    )
+    lab = replace(
+        lab_of(old + new, REAL_PIXEL),
+        campaigns=[first, second, third],
+        models={item.sha256: item for item in (MOBILENET, small)},
+    )
+    home = stored(tmp_path / "home", lab)
+    fastest = json.loads(table(home, "--json"))
+    assert [(row["model"], row["median_us"]) for row in fastest] == [
+        ("mobilenet_v1_1.0_224", pytest.approx(7_000, 0.01)),
+        ("small", pytest.approx(3_000, 0.01)),
+    ]
+    assert [row[FIGURE] for row in rows_of(home)] == [
+        pytest.approx(7_000, 0.01),
+        pytest.approx(3_000, 0.01),
+    ]
+
+
 def test_a_newer_campaign_without_a_latency_hides_no_figure(tmp_path):
     timed = series(GPU, 9_000)
     profiled = [run(GPU, run_pass=Pass.PROFILE, campaign_id="profile")]
