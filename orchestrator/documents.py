@@ -84,7 +84,8 @@ def _adapter(kind: Hashable) -> TypeAdapter[Any]:
 
 
 @cache
-def _lenient(kind: Hashable) -> TypeAdapter[Any]:
+def plain_adapter_of(kind: Hashable) -> TypeAdapter[Any]:
+    """Return the adapter of a type without the bounds of documents, for values that people write."""
     return TypeAdapter(cast("type[Any]", kind))
 
 
@@ -164,7 +165,7 @@ def load_document(kind: type[Record], document: str, *, where: str) -> Record:
             json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"), strict=True
         )
         # Now no value is converted but those that JSON has no type for.
-        return cast("Record", _lenient(cast(Hashable, kind)).validate_python(value))
+        return cast("Record", plain_adapter_of(cast(Hashable, kind)).validate_python(value))
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
         if first["type"] == "json_invalid":

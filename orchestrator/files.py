@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import hashlib
 import os
 import re
 import secrets
 import stat
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Final, TypeVar
+from urllib.parse import quote, unquote
 
 from orchestrator.errors import BenchfarmError, HostStorageError, UsageError
+
+_ReadT = TypeVar("_ReadT")
 
 
 def make_private(folder: Path) -> None:
@@ -43,6 +47,24 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def cached_by_status(read: Callable[[Path], _ReadT]) -> Callable[[Path], _ReadT]:
+    """Return a function that reads a file again only after it has changed."""
+    cached_read = functools.lru_cache(maxsize=256)(lambda path, _stamp: read(path))
+
+    def cached(path: Path) -> _ReadT:
+        try:
+            status = path.stat()
+        except (OSError, ValueError):
+            return read(path)  # raises the error
+        return cached_read(path, (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns))
+
+    return cached
+
+
+#: The same as `sha256_of`, for a file that is asked for often.
+known_sha256: Final = cached_by_status(sha256_of)
+
+
 def safe_name(name: str) -> str:
     """Return a file name for any device: letters, digits, dot, dash and underscore only, not
     starting with a dash.
@@ -55,6 +77,16 @@ def safe_name(name: str) -> str:
         for letter in name
     )
     return safe.lstrip("-.")[-80:].lstrip("-.") or "file"
+
+
+def file_of(folder: Path, name: str, suffix: str) -> Path:
+    """Return the path of the file that a folder has for any name; `name_of` gives the name."""
+    return folder / f"{quote(name, safe='')}{suffix}"
+
+
+def name_of(path: Path) -> str:
+    """Return the name that a path of `file_of` is for."""
+    return unquote(path.stem)
 
 
 def run_folder_name(run_id: str) -> str:

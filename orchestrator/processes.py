@@ -22,14 +22,12 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, TypeVar
-from urllib.parse import quote as percent_encode
-from urllib.parse import unquote
 
 import psutil
 
 from orchestrator.clock import Deadline
 from orchestrator.errors import BenchfarmError, HostStorageError, InterruptedByUserError, UsageError
-from orchestrator.files import head_and_tail, make_private
+from orchestrator.files import file_of, head_and_tail, make_private, name_of
 
 #: Names further variables that programs get, with commas between them.
 PASS_ENV: Final = "BENCHFARM_PASS_ENV"  # noqa: S105 - the name of a setting
@@ -144,17 +142,11 @@ def _is_alive(process: psutil.Process) -> bool:
 
 
 def kill_group(leader: int) -> None:
-    """Kill a process group; not an error when it is gone."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(leader, signal.SIGKILL)
-
-
-def wait_for_group(leader: int) -> None:
-    """Wait up to 2 s until all processes of a killed group have ended: freeing the memory of a large
-    one takes CPU time.
+    """Kill a process group; not an error when it is gone. Wait up to 2 s until all of its processes
+    have ended: freeing the memory of a large one takes CPU time.
     """
     with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(leader, 0)
+        os.killpg(leader, signal.SIGKILL)
         members = [item for item in psutil.process_iter() if _process_group(item) == leader]
         _wait_for_ends([item for item in members if _is_alive(item)])
 
@@ -318,13 +310,11 @@ class Locks:
 
     def live_holders(self) -> dict[str, str]:
         """Return the locks that are held now, with the description of each holder."""
-        holders = {
-            unquote(path.stem): _holder(path) for path in sorted(self._folder.glob("*.lock"))
-        }
+        holders = {name_of(path): _holder(path) for path in sorted(self._folder.glob("*.lock"))}
         return {name: holder for name, holder in holders.items() if holder}
 
     def _path(self, name: str) -> Path:
-        return self._folder / f"{percent_encode(name, safe='')}.lock"
+        return file_of(self._folder, name, ".lock")
 
 
 def _locked(path: Path) -> int | None:

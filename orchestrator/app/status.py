@@ -14,8 +14,6 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, NamedTuple
-from urllib.parse import quote as percent_encode
-from urllib.parse import unquote
 
 from orchestrator.analysis.summary import summarize
 from orchestrator.app.workspace import Workspace
@@ -32,7 +30,7 @@ from orchestrator.engine.events import (
     RunStored,
 )
 from orchestrator.errors import StoreError, UsageError
-from orchestrator.files import write_whole
+from orchestrator.files import file_of, name_of, write_whole
 from orchestrator.passes import pass_of
 from orchestrator.plugins import JobOwner, Queue, QueueSource, every
 from orchestrator.ports import Observer
@@ -198,8 +196,7 @@ class PublishedStatus:
         with self._lock:
             self._live.on_event(event)
             if isinstance(event, CampaignStarted):
-                name = percent_encode(event.campaign.campaign_id, safe="")
-                self._path = self._folder / f"{name}.json"
+                self._path = file_of(self._folder, event.campaign.campaign_id, ".json")
             if isinstance(event, CampaignEnded):
                 self._remove()
             # A file transfer has a hundred events a second.
@@ -233,7 +230,7 @@ def running_here(folder: Path, campaigns: Locks) -> Mapping[str, Status]:
     """
     statuses: dict[str, Status] = {}
     for path in sorted(folder.glob("*.json")):
-        holder = campaigns.live_holder(unquote(path.stem))
+        holder = campaigns.live_holder(name_of(path))
         try:
             if not holder:
                 path.unlink(missing_ok=True)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -20,7 +19,7 @@ from typing import Final
 
 from orchestrator.documents import adapter_of, dump_document
 from orchestrator.errors import ArtifactError, HostStorageError
-from orchestrator.files import sha256_of, write_whole
+from orchestrator.files import safe_name, sha256_of, write_whole
 from orchestrator.frozen import frozen
 from orchestrator.processes import Locks
 from orchestrator.records.case import Build, BuildSha, ToolName
@@ -127,7 +126,6 @@ class Archive:
         ``name``: the copy's name, made safe for paths on phones. Raises ArtifactError when the file
         can't be copied or its content has changed, HostStorageError.
         """
-        name = re.sub(r"[^A-Za-z0-9._-]", "_", name).lstrip(".-")[:100] or "program"
         with self._locked("archive", failure=f"{str(source)!r} can't be copied to {self._folder}"):
             existing = self.path(sha256)
             if existing is not None and sha256_of(existing) == sha256:
@@ -137,7 +135,7 @@ class Archive:
             with tempfile.TemporaryDirectory(prefix=".adding-", dir=self._folder) as draft:
                 entry = Path(draft) / "entry"
                 entry.mkdir()
-                copy = entry / name
+                copy = entry / safe_name(name)
                 shutil.copyfile(source, copy)
                 if sha256_of(copy) != sha256:
                     raise ArtifactError(f"{str(source)!r} changed while it was copied")

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 from orchestrator.artifacts.archive import Archive, Release, ReleaseFile
 from orchestrator.artifacts.executables import HEXAGON, ProgramFacts, inspect_elf
@@ -22,14 +21,12 @@ from orchestrator.artifacts.program import (
     is_shared_library,
 )
 from orchestrator.errors import ArtifactError
-from orchestrator.files import expanded, sha256_of
+from orchestrator.files import cached_by_status, expanded, known_sha256
 from orchestrator.programs import is_here, usual_tool
 from orchestrator.programs import program as program_of
 from orchestrator.records.build_spec import BuildSpec
 from orchestrator.records.case import Build, BuildSha, Companion, ToolName
 from orchestrator.records.device import DeviceFacts, DeviceKind
-
-Read = TypeVar("Read")
 
 _SHA_PREFIX: Final = re.compile(r"[0-9a-f]{8,64}")
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -522,26 +519,11 @@ def _check_kind(facts: ProgramFacts, tool: ToolName | None, path: Path) -> None:
         )
 
 
-def _cached_by_status(read: Callable[[Path], Read]) -> Callable[[Path], Read]:
-    """Return a function that reads a file again only after it has changed."""
-    cached_read = functools.lru_cache(maxsize=256)(lambda path, _stamp: read(path))
-
-    def cached(path: Path) -> Read:
-        try:
-            status = path.stat()
-        except (OSError, ValueError):
-            return read(path)  # raises the error
-        return cached_read(path, (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns))
-
-    return cached
-
-
-def _sha256(path: Path) -> str:
+def _known_sha256(path: Path) -> str:
     try:
-        return sha256_of(path)
+        return known_sha256(path)
     except OSError as error:
         raise ArtifactError(f"{str(path)!r} can't be read: {error.strerror}") from error
 
 
-_known_sha256: Final = _cached_by_status(_sha256)
-_known_program: Final = _cached_by_status(inspect_program)
+_known_program: Final = cached_by_status(inspect_program)

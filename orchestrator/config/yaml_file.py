@@ -13,7 +13,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar, cast
 
@@ -22,6 +21,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 from yaml.composer import Composer
 
+from orchestrator.documents import plain_adapter_of
 from orchestrator.errors import PlanError, closest
 from orchestrator.fields import TEXTS
 from orchestrator.units import counted
@@ -250,12 +250,6 @@ _UNKNOWN: Final = {"extra_forbidden", "unexpected_keyword_argument"}
 _NOT_A_MAPPING: Final = {"dict_type", "model_type", "dataclass_type"}
 
 
-@cache
-def adapter_of(model: type[Any]) -> TypeAdapter[Any]:
-    """Return a model's adapter, which reads values; creating one takes longer than reading a plan."""
-    return TypeAdapter(model)
-
-
 def checked(
     source: Source, model: type[ModelT], *, context: Mapping[str, object] | None = None
 ) -> ModelT:
@@ -264,7 +258,7 @@ def checked(
     Raises:
         PlanError: with one line for each fault.
     """
-    adapter = adapter_of(cast("Any", model))
+    adapter = plain_adapter_of(cast("Any", model))
     rules = {TEXTS: True, **(context or {})}
     faults = Faults(source)
     try:

@@ -27,7 +27,7 @@ from orchestrator.errors import (
     TransferError,
     UsageError,
 )
-from orchestrator.files import head_and_tail, make_private, run_folder_name, sha256_of
+from orchestrator.files import head_and_tail, known_sha256, make_private, run_folder_name
 from orchestrator.ports import (
     DetachedCommand,
     HostFile,
@@ -43,7 +43,6 @@ from orchestrator.processes import (
     run_program,
     shell_code,
     started_at,
-    wait_for_group,
 )
 from orchestrator.records.case import RunId
 from orchestrator.records.device import HOST_SERIAL, DeviceFacts, DeviceKind, DeviceState
@@ -85,8 +84,6 @@ class HostDevice(AloneDevice):
         #: Whether the state is sampled during runs (benchmarks/sampler_disturbance.py).
         self.is_watching = True
         self._facts: DeviceFacts | None = None
-        #: (path, size, modification time) of files whose checksum was compared.
-        self._verified: dict[tuple[str, int, int], str] = {}
 
     def facts(self) -> DeviceFacts:
         """See Device.facts."""
@@ -134,12 +131,8 @@ class HostDevice(AloneDevice):
         """
         source = file.source
         try:
-            status = source.stat()
-            version = (str(source), status.st_size, status.st_mtime_ns)
-            if self._verified.get(version) != file.sha256:
-                check_content(file, serial=HOST_SERIAL)
-                self._verified[version] = file.sha256
-            if file.executable and not status.st_mode & 0o111:
+            check_content(file, serial=HOST_SERIAL)
+            if file.executable and not source.stat().st_mode & 0o111:
                 raise DeviceCommandError(
                     f"{source} isn't executable", serial=HOST_SERIAL, hint=f"chmod +x {source}"
                 )
@@ -225,7 +218,6 @@ class HostDevice(AloneDevice):
                 # Also the command's background processes: nothing may keep using the cores.
                 kill_group(process.pid)
                 process.wait()
-                wait_for_group(process.pid)
             return ProcessResult(
                 exit_code=exit_code,
                 stdout=head_and_tail(out),
@@ -288,7 +280,7 @@ class HostDevice(AloneDevice):
 
 def check_content(file: HostFile, *, serial: str) -> None:
     """Raise TransferError when a file was changed; OSError when it can't be read."""
-    sha256 = sha256_of(file.source)
+    sha256 = known_sha256(file.source)
     if sha256 != file.sha256:
         raise TransferError(
             f"{file.source} has checksum {sha256} instead of {file.sha256}: it was changed meanwhile",

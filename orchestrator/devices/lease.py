@@ -21,8 +21,6 @@ from collections.abc import Callable, Generator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
-from urllib.parse import quote as percent_encode
-from urllib.parse import unquote
 
 from orchestrator.clock import Clock
 from orchestrator.devices.probes import parse_free_bytes
@@ -31,7 +29,7 @@ from orchestrator.errors import (
     DeviceBusyError,
     InterruptedByUserError,
 )
-from orchestrator.files import keep_file
+from orchestrator.files import file_of, keep_file, name_of
 from orchestrator.frozen import frozen
 from orchestrator.ports import ShellResult
 from orchestrator.processes import Locks
@@ -110,7 +108,7 @@ class QuarantineFolder:
 
     def path(self, serial: Serial) -> Path:
         """Return the file of a device."""
-        return self._folder / f"{percent_encode(serial, safe='')}.json"
+        return file_of(self._folder, serial, ".json")
 
     def put(self, serial: Serial, reason: str) -> None:
         """Put a device in quarantine; the first reason stays. Raises HostStorageError."""
@@ -141,7 +139,7 @@ class QuarantineFolder:
 
     def serials(self) -> list[Serial]:
         """Return the phones in quarantine."""
-        return sorted(Serial(unquote(path.stem)) for path in self._folder.glob("*.json"))
+        return sorted(Serial(name_of(path)) for path in self._folder.glob("*.json"))
 
 
 #: How long a note is valid after its last renewal.

@@ -16,13 +16,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Final
-from urllib.parse import quote as percent_encode
-from urllib.parse import unquote
 
 from orchestrator.devices.adb_server import is_tcp
 from orchestrator.devices.sockets import quote
 from orchestrator.errors import HostStorageError
-from orchestrator.files import write_whole
+from orchestrator.files import file_of, name_of, write_whole
 from orchestrator.frozen import frozen
 from orchestrator.ports import Change
 from orchestrator.records.case import Serial
@@ -371,12 +369,12 @@ class UndoJournal:
         """
         suffixes = {".undo", ".snapshot"}
         try:
-            stems = {path.stem for path in self.folder.iterdir() if path.suffix in suffixes}
+            names = {name_of(path) for path in self.folder.iterdir() if path.suffix in suffixes}
         except FileNotFoundError:
             return []
         except OSError as error:
             raise _unreadable(self.folder, error) from error
-        return [Serial(unquote(stem.removeprefix("device-"))) for stem in sorted(stems)]
+        return [Serial(name.removeprefix("device-")) for name in sorted(names)]
 
     def snapshot(self, serial: Serial) -> dict[str, str] | None:
         """Return the snapshot from before the first change that isn't undone and compared yet, or
@@ -413,7 +411,7 @@ class UndoJournal:
             ) from error
 
     def _path(self, serial: Serial, suffix: str) -> Path:
-        return self.folder / f"device-{percent_encode(serial, safe='')}.{suffix}"
+        return file_of(self.folder, f"device-{serial}", f".{suffix}")
 
 
 def _unreadable(path: Path, error: Exception) -> HostStorageError:

@@ -351,7 +351,9 @@ class DetachedRuns(PhoneLink):
         """See Device.discard_run: needs no round trip; the next kill_leftover_runs removes the rest."""
         folder = self.run_folder(run_id)
         if self._states.get(folder) is RunState.UNFINISHED:
-            return  # The phone was awaited already.
+            # The phone was awaited already.
+            del self._states[folder]
+            return
         with contextlib.suppress(DeviceError):
             if folder not in self._states:
                 # Without its folder a run that continues couldn't be found.

@@ -4,15 +4,14 @@ kernels.
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Final
 
 from orchestrator.delegates import FlagFamily
 from orchestrator.errors import ModelError
+from orchestrator.files import cached_by_status
 from orchestrator.models.inspect import inspect_model
 from orchestrator.passes.specification import (
     PROFILE_FILE,
@@ -58,10 +57,8 @@ _KERNEL_LAYERS: Final = (
 )
 
 
-@functools.lru_cache(maxsize=8)
-def _layers(path: Path, changed_ns: int) -> tuple[tuple[str, str], ...]:
-    """Return a model's layers, read once for all of its runs."""
-    return inspect_model(path).layers
+#: Returns a model's layers, read once for all of its runs.
+_layers: Final = cached_by_status(lambda path: inspect_model(path).layers)
 
 
 def _run_with_layers(tool: Tool, device: Device, request: InvocationRequest) -> RawOutput:
@@ -70,7 +67,7 @@ def _run_with_layers(tool: Tool, device: Device, request: InvocationRequest) -> 
     path = request.model_file
     try:
         is_read = model_ending(path) == ".tflite"
-        layers = _layers(path, path.stat().st_mtime_ns) if path is not None and is_read else ()
+        layers = _layers(path) if path is not None and is_read else ()
     except (ModelError, OSError):
         return raw  # it was read before; the operators' times stand without names
     lines = "".join(f"{kind}\t{' '.join(name.split())}\n" for kind, name in layers).encode()

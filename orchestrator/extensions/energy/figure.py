@@ -12,10 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
-from urllib.parse import quote as percent_encode
 
 from orchestrator.documents import adapter_of, dump_document
-from orchestrator.files import keep_file
+from orchestrator.files import file_of, keep_file
 from orchestrator.frozen import frozen
 from orchestrator.records.case import Serial
 
@@ -125,7 +124,7 @@ class MeterBook:
         keep_file(self._path(meters.serial), dump_document(meters) + "\n")
 
     def _path(self, serial: Serial) -> Path:
-        return self._folder / f"{percent_encode(serial, safe='')}.json"
+        return file_of(self._folder, serial, ".json")
 
 
 #: Parts of the chip -> names of the rails that feed them; the first match counts. Other rails aren't

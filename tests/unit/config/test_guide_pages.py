@@ -6,7 +6,7 @@ import pytest
 
 from orchestrator.config.declarations import load_build, load_inventory, load_profile
 from orchestrator.config.plan import load_plan
-from orchestrator.config.yaml_file import adapter_of
+from orchestrator.documents import plain_adapter_of
 from orchestrator.records.build_spec import BuildSpec
 from orchestrator.records.device import FIELDS, DeviceProfile
 from orchestrator.records.plan import Plan, keys_of
@@ -59,9 +59,9 @@ def test_example_on_the_page_loads(tmp_path, page, load):
 
 
 def test_profiles_and_builds_pages_describe_every_key():
-    assert set(adapter_of(DeviceProfile).json_schema()["properties"]) <= words(
+    assert set(plain_adapter_of(DeviceProfile).json_schema()["properties"]) <= words(
         "reference/profiles.md"
     )
     block = yaml_blocks("reference/models-and-builds.md")[0]
-    for key in adapter_of(BuildSpec).json_schema()["properties"]:
+    for key in plain_adapter_of(BuildSpec).json_schema()["properties"]:
         assert f"{key}:" in block
