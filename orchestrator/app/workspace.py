@@ -19,14 +19,14 @@ from orchestrator.errors import CampaignInUseError, StoreMissingError, UsageErro
 from orchestrator.installation import data_folder
 from orchestrator.programs import program
 from orchestrator.records.case import CampaignId, Pass, Serial, ToolName
-from orchestrator.records.device import DeviceFacts, DeviceProfile
+from orchestrator.records.device import DeviceFacts, DeviceProfile, Labels
 from orchestrator.settings import Settings
 from orchestrator.store import IN_MEMORY
 
 if TYPE_CHECKING:
     from orchestrator.artifacts.fetch import Downloader
     from orchestrator.artifacts.library import BuildLibrary
-    from orchestrator.config.declarations import Labels, LiveInventory
+    from orchestrator.config.declarations import LiveInventory
     from orchestrator.devices.adb_server import AdbServer, PrivateAdbServer
     from orchestrator.devices.conditioning import LadderConditioner
     from orchestrator.devices.discovery import PhoneCache

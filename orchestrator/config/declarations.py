@@ -5,23 +5,21 @@ phones (``devices.yaml``).
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, field, replace
 from pathlib import Path
-from typing import Annotated
 
 import yaml
-from pydantic import Field
 
-from orchestrator.config.yaml_file import Faults, Section, checked, load_each, read_named, read_yaml
+from orchestrator.config.yaml_file import Faults, checked, load_each, read_named, read_yaml
 from orchestrator.errors import PlanError, UsageError
-from orchestrator.fields import OneOrMany, Text, unknown_word_message
+from orchestrator.fields import unknown_word_message
 from orchestrator.files import expanded, keep_file
+from orchestrator.frozen import frozen
 from orchestrator.plugins import plugins, program_sources
 from orchestrator.records.build_spec import BuildSpec
 from orchestrator.records.case import Serial, ToolName
-from orchestrator.records.device import DeviceProfile
+from orchestrator.records.device import DeviceProfile, Labels
 from orchestrator.records.model import ManifestEntry
 
 
@@ -111,17 +109,11 @@ def match_profile(
     return min(fitting, key=lambda profile: (-len(profile.match), profile.name), default=None)
 
 
-class Labels(Section):
-    """A phone's pools and tags."""
-
-    pools: OneOrMany[tuple[Text, ...]] = ()
-    tags: OneOrMany[tuple[Text, ...]] = ()
-
-
-class InventorySection(Section):
+@frozen
+class Inventory:
     """The whole file: ``devices: {SERIAL: {pools: [nightly], tags: [rooted]}}``."""
 
-    devices: Annotated[dict[str, Labels], Field(default_factory=dict)]
+    devices: dict[str, Labels] = field(default_factory=dict)
 
 
 def load_inventory(path: Path) -> Mapping[Serial, Labels]:
@@ -131,8 +123,8 @@ def load_inventory(path: Path) -> Mapping[Serial, Labels]:
     """
     if not path.exists():
         return {}
-    section = checked(read_yaml(path), InventorySection)
-    return {Serial(serial): labels for serial, labels in section.devices.items()}
+    inventory = checked(read_yaml(path), Inventory)
+    return {Serial(serial): labels for serial, labels in inventory.devices.items()}
 
 
 class LiveInventory:
@@ -161,7 +153,8 @@ class LiveInventory:
 MANIFEST_NAME = "models.yaml"
 
 
-class ManifestSection(Section):
+@frozen
+class Manifest:
     """The whole file."""
 
     models: tuple[ManifestEntry, ...] = ()
@@ -176,18 +169,18 @@ def load_manifest(path: Path) -> Mapping[str, ManifestEntry]:
     if not path.exists():
         return {}
     file = read_yaml(path)
-    section = checked(file, ManifestSection)
+    manifest = checked(file, Manifest)
     faults = Faults(file)
     folder = path.absolute().parent
     entries: dict[str, ManifestEntry] = {}
     names: dict[str, str] = {}
-    for number, entry in enumerate(section.models):
+    for number, entry in enumerate(manifest.models):
         if names.setdefault(entry.name, entry.sha256) != entry.sha256:
             faults.add(
                 ("models", number, "name"), f"{entry.name!r} is already the name of another model"
             )
         path = folder / expanded(entry.path)
-        entries[entry.sha256] = dataclasses.replace(entry, path=path)
+        entries[entry.sha256] = replace(entry, path=path)
     faults.raise_if_any()
     return entries
 
@@ -218,7 +211,7 @@ def add_to_manifest(path: Path, entries: Iterable[ManifestEntry]) -> None:
     for new_entry in entries:
         before = stored.get(new_entry.sha256)
         accuracy = before.accuracy if before is not None else None
-        entry = dataclasses.replace(new_entry, accuracy=new_entry.accuracy or accuracy)
+        entry = replace(new_entry, accuracy=new_entry.accuracy or accuracy)
         stored = {
             sha256: other
             for sha256, other in stored.items()
@@ -235,7 +228,7 @@ def add_to_manifest(path: Path, entries: Iterable[ManifestEntry]) -> None:
 
 def _row(entry: ManifestEntry, folder: Path) -> dict[str, object]:
     file = entry.path.relative_to(folder) if entry.path.is_relative_to(folder) else entry.path
-    accuracy = dataclasses.asdict(entry.accuracy) if entry.accuracy else None
+    accuracy = asdict(entry.accuracy) if entry.accuracy else None
     row: dict[str, object] = {
         "name": entry.name,
         "file": str(file),

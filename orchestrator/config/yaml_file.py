@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar, cast
 
 import yaml
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 from yaml.composer import Composer
 
@@ -185,12 +185,6 @@ def _place(node: yaml.Node) -> Place:
     return node.start_mark.line + 1, node.start_mark.column + 1
 
 
-class Section(BaseModel):
-    """A mapping of a file, all of whose keys are known."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
-
-
 @dataclass(slots=True, kw_only=True)
 class OptionSource:
     """Values of options; messages name the option of a location."""
@@ -245,15 +239,15 @@ class _Named(Protocol):
 
 ModelT = TypeVar("ModelT")
 NamedT = TypeVar("NamedT", bound=_Named)
-#: pydantic's error types for an unknown key of a section, and of a record.
+#: pydantic's error types for a key that no file may set, and for an unknown one.
 _UNKNOWN: Final = {"extra_forbidden", "unexpected_keyword_argument"}
-_NOT_A_MAPPING: Final = {"dict_type", "model_type", "dataclass_type"}
+_NOT_A_MAPPING: Final = {"dict_type", "dataclass_type"}
 
 
 def checked(
     source: Source, model: type[ModelT], *, context: Mapping[str, object] | None = None
 ) -> ModelT:
-    """Return a source's values as a model: a section or a record.
+    """Return a source's values as a record.
 
     Raises:
         PlanError: with one line for each fault.

@@ -27,7 +27,6 @@ from orchestrator.records.device import (
     DeviceKind,
     DeviceProfile,
     Labels,
-    NoLabels,
     parse_predicate,
     value_of,
 )
@@ -159,7 +158,7 @@ def misfit(selection: DeviceSelection, facts: DeviceFacts, labels: Labels | None
     """Return why a device doesn't match a selection by itself; empty when it does."""
     if selection.profiles and facts.profile not in selection.profiles:
         return f"its profile is {facts.profile or 'unknown'}, not {' or '.join(selection.profiles)}"
-    labels = labels or NoLabels()
+    labels = labels or Labels()
     if selection.pools and not set(selection.pools) & set(labels.pools):
         return f"it isn't in the pool {' or '.join(selection.pools)}"
     if missing := [tag for tag in selection.tags if tag not in labels.tags]:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from datetime import datetime
 from fnmatch import fnmatchcase
-from typing import Annotated, Any, Final, NamedTuple, Protocol, assert_never
+from typing import Annotated, Any, Final, NamedTuple, assert_never
 
 from pydantic import AfterValidator, Field
 
@@ -321,23 +321,12 @@ _CLAIM: Final = re.compile(
 )
 
 
-class Labels(Protocol):
-    """Labels that people give a device."""
+@frozen
+class Labels:
+    """Labels that people give a device: the pools that it belongs to, and others."""
 
-    @property
-    def pools(self) -> Sequence[str]:
-        """Pools that it belongs to."""
-
-    @property
-    def tags(self) -> Sequence[str]:
-        """Its other labels."""
-
-
-class NoLabels(NamedTuple):
-    """The labels of a device without any."""
-
-    pools: tuple[str, ...] = ()
-    tags: tuple[str, ...] = ()
+    pools: OneOrMany[tuple[Text, ...]] = ()
+    tags: OneOrMany[tuple[Text, ...]] = ()
 
 
 class Claim(NamedTuple):

@@ -23,7 +23,7 @@ from orchestrator.planning.selection import choose, tools_for
 from orchestrator.planning.time_budget import case_costs_s
 from orchestrator.records.campaign import Terms
 from orchestrator.records.case import Model, ModelSha, Serial
-from orchestrator.records.device import DeviceState, NoLabels
+from orchestrator.records.device import DeviceState, Labels
 from orchestrator.records.plan import Plan, PlanTerms, keys_of
 from tests.samples.extensions import needs_extension
 from tests.samples.places import REPO
@@ -34,7 +34,7 @@ from tests.unit.test_planning import COMPUTER, NATIVE, PHONE
 
 ROOTED = replace(PHONE, is_rooted=True, profile="pixel-8")
 PHONES = (ROOTED, replace(ROOTED, serial=Serial("PHONE2"), profile="pixel-9"), COMPUTER)
-LABELS = {PHONES[1].serial: NoLabels(pools=("nightly",), tags=("new",))}
+LABELS = {PHONES[1].serial: Labels(pools=("nightly",), tags=("new",))}
 WARM = DeviceState(at=NOW, battery_percent=15, battery_heat_c=42.0, thermal_status=1)
 
 

@@ -11,7 +11,7 @@ from orchestrator.records.device import (
     CpuCluster,
     DeviceFacts,
     DeviceKind,
-    NoLabels,
+    Labels,
     parse_predicate,
 )
 from tests.conftest import golden_texts
@@ -40,7 +40,7 @@ UNKNOWN = DeviceFacts(serial=Serial("x"), kind=DeviceKind.ANDROID, is_virtual=Tr
 
 
 def judged(text, facts=PIXEL):
-    return all(claim.holds(facts, NoLabels()) for claim in parse_predicate(text))
+    return all(claim.holds(facts, Labels()) for claim in parse_predicate(text))
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from orchestrator.errors import UsageError
 from orchestrator.planning.selection import check_names, choose, missed
 from orchestrator.records.case import Serial
-from orchestrator.records.device import HOST_SERIAL, DeviceFacts, DeviceKind, NoLabels
+from orchestrator.records.device import HOST_SERIAL, DeviceFacts, DeviceKind, Labels
 from orchestrator.records.plan import DeviceSelection
 
 
@@ -30,8 +30,8 @@ PHONES = [
     phone("E"),
 ]
 LABELS = {
-    Serial("A"): NoLabels(pools=("nightly",), tags=("rooted", "new")),
-    Serial("B"): NoLabels(pools=("nightly",)),
+    Serial("A"): Labels(pools=("nightly",), tags=("rooted", "new")),
+    Serial("B"): Labels(pools=("nightly",)),
 }
 
 

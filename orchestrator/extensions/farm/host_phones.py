@@ -19,7 +19,7 @@ from orchestrator.devices.adb_server import is_tcp
 from orchestrator.devices.discovery import PhoneCache
 from orchestrator.errors import BenchfarmError, DeviceBusyError
 from orchestrator.extensions.farm.job_table import NO_JOBS, can_have_jobs
-from orchestrator.extensions.farm.manifest import PhoneLabels, dump
+from orchestrator.extensions.farm.manifest import dump
 from orchestrator.extensions.farm.queue import IN_QUARANTINE, Announced, FarmQueue
 from orchestrator.frozen import frozen
 from orchestrator.ports import Observer
@@ -255,7 +255,6 @@ class HostPhones:
                         self._say(message, level="error", serial=serial)
             elif not facts:
                 unusable = f"in use by {user}"
-        entry, labels = workspace.inventory.get(serial), ""
-        if entry is not None:
-            labels = dump(PhoneLabels(pools=tuple(entry.pools), tags=tuple(entry.tags)))
+        entry = workspace.inventory.get(serial)
+        labels = dump(entry) if entry is not None else ""
         return Announced(facts=facts, unusable=unusable, labels=labels)

@@ -27,21 +27,13 @@ from orchestrator.files import draft_path, make_private, sha256_of
 from orchestrator.frozen import frozen
 from orchestrator.passes import pass_names
 from orchestrator.records.case import Build, ToolName
-from orchestrator.records.device import DeviceFacts, parse_predicate
+from orchestrator.records.device import DeviceFacts, Labels, parse_predicate
 from orchestrator.records.plan import Plan
 
 #: Suffixes of the kinds of phones: real and virtual ones.
 _KINDS: Final = (" real", " virtual")
 #: A file: its bare name, and its sha256.
 Content = tuple[str, str]
-
-
-@frozen
-class PhoneLabels:
-    """Pools and tags of a phone; answers predicates as the inventory's own labels do."""
-
-    pools: tuple[str, ...] = ()
-    tags: tuple[str, ...] = ()
 
 
 @frozen
@@ -115,13 +107,13 @@ def builds_kind(facts: DeviceFacts) -> str:
     return f"{','.join(facts.abis)}{_KINDS[facts.is_virtual]}"
 
 
-_Record = TypeVar("_Record", Manifest, DeviceFacts, PhoneLabels)
+_Record = TypeVar("_Record", Manifest, DeviceFacts, Labels)
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 #: A file's bare name.
 _FILE_NAME: Final = re.compile(r"(?!\.{1,2}$)[^/\\\x00-\x1f\x7f]{1,200}")
 
 
-def dump(record: Manifest | DeviceFacts | PhoneLabels) -> str:
+def dump(record: Manifest | DeviceFacts | Labels) -> str:
     """Return a record as a JSON document with every field, as defaults differ between versions."""
     return adapter_of(type(record)).dump_json(record).decode()
 
@@ -162,13 +154,13 @@ def read_facts(document: str) -> DeviceFacts:
     return _read(DeviceFacts, document)
 
 
-def read_labels(documents: Iterable[str]) -> PhoneLabels:
+def read_labels(documents: Iterable[str]) -> Labels:
     """Return all pools and tags of a phone, from its hosts' documents; empty ones are skipped.
 
     Raises PlanError naming the fault.
     """
-    all_labels = [_read(PhoneLabels, document) for document in documents if document]
-    return PhoneLabels(
+    all_labels = [_read(Labels, document) for document in documents if document]
+    return Labels(
         pools=tuple(dict.fromkeys(pool for item in all_labels for pool in item.pools)),
         tags=tuple(dict.fromkeys(tag for item in all_labels for tag in item.tags)),
     )

@@ -13,7 +13,6 @@ from orchestrator.app.farm import away_since
 from orchestrator.errors import NoDeviceError, PlanError
 from orchestrator.extensions.farm.job_table import NO_JOBS, can_have_jobs
 from orchestrator.extensions.farm.manifest import (
-    PhoneLabels,
     read_facts,
     read_labels,
     read_manifest,
@@ -21,7 +20,7 @@ from orchestrator.extensions.farm.manifest import (
 from orchestrator.extensions.farm.queue import GONE_S, Announced, FarmQueue
 from orchestrator.planning.selection import choose, misfit
 from orchestrator.records.case import Serial
-from orchestrator.records.device import DeviceFacts, phone_differences
+from orchestrator.records.device import DeviceFacts, Labels, phone_differences
 from orchestrator.records.plan import DeviceSelection
 from orchestrator.units import format_duration
 
@@ -79,7 +78,7 @@ def check_names(workspace: Workspace, queue: FarmQueue, selection: DeviceSelecti
 
 def _facts_and_labels(
     announced: Mapping[str, _Row],
-) -> tuple[list[DeviceFacts], dict[Serial, PhoneLabels]]:
+) -> tuple[list[DeviceFacts], dict[Serial, Labels]]:
     """Return facts and labels of announced phones; raises PlanError for unreadable ones."""
     facts = [read_facts(row["facts"]) for row in announced.values()]
     return facts, {Serial(key): read_labels(row["labels"]) for key, row in announced.items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -58,7 +59,8 @@ _DECLARED: Final[Sequence[Column[ProgramSection]]] = (
         "parameters",
         "",
         lambda section: {
-            name: item.model_dump(exclude_none=True) for name, item in section.parameters.items()
+            name: {key: value for key, value in asdict(item).items() if value is not None}
+            for name, item in section.parameters.items()
         },
         Kind.RECORD,
         forms=NESTED,

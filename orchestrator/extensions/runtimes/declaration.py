@@ -13,15 +13,17 @@ import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import field
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
-from pydantic import AfterValidator, Field, PlainValidator, model_validator
+from pydantic import AfterValidator, Field, PlainValidator
 
-from orchestrator.config.yaml_file import Faults, Section, checked, read_yaml
+from orchestrator.config.yaml_file import Faults, checked, read_yaml
 from orchestrator.errors import OutputParseError, PlanError, ProgramInUseError, UsageError, nearest
 from orchestrator.fields import SOME, AnyText, OneOrMany, Text, unique
 from orchestrator.files import expanded
+from orchestrator.frozen import frozen
 from orchestrator.installation import add_program_place, program_places, remove_program_place
 from orchestrator.records.case import DECLARED, DelegateName, ToolName
 from orchestrator.records.model import BUNDLES, FOREIGN, PHASES
@@ -126,7 +128,8 @@ FileName = Annotated[
 Stream = Annotated[Text, _matching(_STREAM, "a stream: stdout, stderr or logcat:TAG")]
 
 
-class ParameterSection(Section):
+@frozen
+class ParameterSection:
     """One value of a command line, and what it may be."""
 
     #: What it is, for people.
@@ -137,13 +140,11 @@ class ParameterSection(Section):
     max: int | None = None
     values: OneOrMany[tuple[Text, ...]] = ()
 
-    @model_validator(mode="after")
-    def _check_consistency(self) -> ParameterSection:
+    def __post_init__(self) -> None:
         if (self.type == "choice") != bool(self.values):
             raise ValueError("'values' are those of a parameter of the type choice")
         if self.default is not None and (fault := self.fault(self.default)):
             raise ValueError(f"default: {fault}")
-        return self
 
     def fault(self, value: str) -> str:
         """Return a value's fault; empty for a valid one."""
@@ -166,16 +167,18 @@ class ParameterSection(Section):
         return "a word" if self.type == "word" else f"one of {', '.join(self.values)}"
 
 
-class VariantSection(Section):
+@frozen
+class VariantSection:
     """The parameters and words of the command line for one delegate or one figure."""
 
-    set: dict[Name, AnyText] = Field(default_factory=dict)
+    set: dict[Name, AnyText] = field(default_factory=dict)
     argv: tuple[Text, ...] = ()
     #: Of a delegate: whether a run that ends well shows by itself that all ran there.
     proof: Literal["none", "success"] = "none"
 
 
-class MeasureSection(Section):
+@frozen
+class MeasureSection:
     """A figure of a result, from its fields."""
 
     field: FieldName
@@ -187,13 +190,14 @@ class MeasureSection(Section):
     drop_first: Annotated[int, Field(ge=0, le=1000)] = 0
 
 
-class ResultSection(Section):
+@frozen
+class ResultSection:
     """Which figures a result has, and the fields that they are computed from."""
 
     figure: Name | None = None
     label: AnyText = ""
     #: Fields and what they hold; a field that isn't there holds nothing.
-    where: dict[FieldName, Expression] = Field(default_factory=dict)
+    where: dict[FieldName, Expression] = field(default_factory=dict)
     unit: Literal["inference", "token"] = "inference"
     #: Of several ways to a figure the first is taken whose fields are there.
     latency: dict[Figure, OneOrMany[tuple[MeasureSection, ...]]]
@@ -208,14 +212,13 @@ class ResultSection(Section):
     #: Fields that are kept as they are printed.
     keep: tuple[FieldName, ...] = ()
 
-    @model_validator(mode="after")
-    def _has_figure(self) -> ResultSection:
+    def __post_init__(self) -> None:
         if not (self.latency.get("mean") or self.latency.get("median") or self.samples):
             raise ValueError("needs a mean, a median or samples")
-        return self
 
 
-class LineSection(Section):
+@frozen
+class LineSection:
     """One form of line."""
 
     regex: Expression
@@ -226,14 +229,13 @@ class LineSection(Section):
     #: after it.
     whole: bool = False
 
-    @model_validator(mode="after")
-    def _has_group(self) -> LineSection:
+    def __post_init__(self) -> None:
         if self.does in {"part", "row", "samples"} and not self.regex.groups:
             raise ValueError("needs a named group, whose text is the field")
-        return self
 
 
-class TableSection(Section):
+@frozen
+class TableSection:
     """Results in a form that has names for its fields."""
 
     kind: Literal["json", "csv", "markdown", "sql"]
@@ -243,15 +245,17 @@ class TableSection(Section):
     start: Expression
 
 
-class RanOnSection(Section):
+@frozen
+class RanOnSection:
     """Evidence of where the operators ran: a line, fields of the result, or both."""
 
     is_: Annotated[DelegateName, Field(alias="is")]
     line: Expression | None = None
-    where: dict[FieldName, Expression] = Field(default_factory=dict)
+    where: dict[FieldName, Expression] = field(default_factory=dict)
 
 
-class ProgramSection(Section):
+@frozen
+class ProgramSection:
     """A whole file."""
 
     name: Name
@@ -265,20 +269,20 @@ class ProgramSection(Section):
     argv: tuple[Text, ...] = ()
     #: Words after those of the delegate and the figure.
     operands: tuple[Text, ...] = ()
-    parameters: dict[Name, ParameterSection] = Field(default_factory=dict)
-    figures: dict[Name, VariantSection] = Field(default_factory=dict)
-    delegates: dict[DelegateName, VariantSection] = Field(default_factory=dict)
+    parameters: dict[Name, ParameterSection] = field(default_factory=dict)
+    figures: dict[Name, VariantSection] = field(default_factory=dict)
+    delegates: dict[DelegateName, VariantSection] = field(default_factory=dict)
     #: ``stdout``, ``stderr``, ``logcat:TAG``, read in this order.
     streams: Annotated[OneOrMany[tuple[Stream, ...]], AfterValidator(unique)] = ("stdout", "stderr")
     #: Fields in which the program echoes its settings -> their parameters or standard
     #: placeholders.
-    echo: dict[FieldName, Name] = Field(default_factory=dict)
+    echo: dict[FieldName, Name] = field(default_factory=dict)
     #: One of these words is in every text of the program.
     marks: Annotated[OneOrMany[tuple[Text, ...]], SOME]
     lines: tuple[LineSection, ...] = ()
     tables: tuple[TableSection, ...] = ()
     #: Fields that are taken apart into others.
-    split: dict[FieldName, Expression] = Field(default_factory=dict)
+    split: dict[FieldName, Expression] = field(default_factory=dict)
     results: Annotated[tuple[ResultSection, ...], SOME]
     ran_on: tuple[RanOnSection, ...] = ()
 

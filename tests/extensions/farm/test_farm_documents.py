@@ -185,5 +185,5 @@ def test_files_that_are_not_as_they_should_be_are_refused(changes: dict[str, Any
 def test_labels_may_be_missing_and_must_be_text() -> None:
     assert read_labels([""]).pools == ()
     assert read_labels(['{"pools": ["nightly"], "tags": [], "later": 1}']).pools == ("nightly",)
-    with pytest.raises(PlanError, match="PhoneLabels from the queue"):
+    with pytest.raises(PlanError, match="Labels from the queue"):
         read_labels(['{"pools": [1]}'])
