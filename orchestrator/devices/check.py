@@ -11,13 +11,14 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
+from shlex import quote
 from typing import Final
 
 from orchestrator.clock import Clock, Deadline
 from orchestrator.devices.conditioning import LadderConditioner
 from orchestrator.devices.phone import AdbDevice
 from orchestrator.devices.runs import parse_processes
-from orchestrator.devices.sockets import failure_reason, quote
+from orchestrator.devices.sockets import failure_reason
 from orchestrator.errors import BenchfarmError
 from orchestrator.ports import CheckResult, DetachedCommand, HostFile, PhoneCheck
 from orchestrator.records.case import RunId

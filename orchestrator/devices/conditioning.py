@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from shlex import quote
 from typing import Final
 
 from orchestrator.clock import Clock, Deadline, SystemClock
@@ -36,7 +37,7 @@ from orchestrator.devices.quiet import (
 )
 from orchestrator.devices.rescue import HubPower, hub_port
 from orchestrator.devices.retries import RESTORING
-from orchestrator.devices.sockets import failure_reason, quote, shell_refusal
+from orchestrator.devices.sockets import failure_reason, shell_refusal
 from orchestrator.errors import (
     DeviceBusyError,
     DeviceChangedError,

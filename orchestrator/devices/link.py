@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from io import BufferedIOBase, BytesIO, FileIO
 from pathlib import Path
+from shlex import quote
 from typing import Final, TypeVar
 
 from orchestrator.clock import Clock, Deadline, SystemClock
@@ -24,7 +25,6 @@ from orchestrator.devices.retries import DAMAGED, LINK_LOST, Retry
 from orchestrator.devices.sockets import (
     Connection,
     failure_reason,
-    quote,
     run_shell,
     service_failure,
     sync_failure,

@@ -8,6 +8,7 @@ import secrets
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
+from shlex import quote
 from typing import Final
 
 from orchestrator.clock import Clock, Deadline
@@ -29,7 +30,6 @@ from orchestrator.devices.sockets import (
     Connection,
     failure_reason,
     packets,
-    quote,
     service_failure,
 )
 from orchestrator.devices.transfer import (

@@ -15,10 +15,10 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
+from shlex import quote
 from typing import Final
 
 from orchestrator.devices.adb_server import is_tcp
-from orchestrator.devices.sockets import quote
 from orchestrator.errors import HostStorageError
 from orchestrator.files import file_of, name_of, write_whole
 from orchestrator.frozen import frozen

@@ -19,12 +19,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
+from shlex import quote
 from typing import Final
 
 from orchestrator.clock import Deadline
 from orchestrator.devices.link import PhoneLink, parse_files
 from orchestrator.devices.retries import OFFLINE, ONE_TRY, Retry, until
-from orchestrator.devices.sockets import failure_reason, quote, writing_failure
+from orchestrator.devices.sockets import failure_reason, writing_failure
 from orchestrator.errors import (
     DeviceChangedError,
     DeviceCommandError,

@@ -356,11 +356,6 @@ _LONGEST_PACKET_BYTES: Final = 64 << 20
 CANCEL_POLL_S: Final = 0.2
 
 
-def quote(text: str) -> str:
-    """Quote any text without NUL as one word for the phone's shell (and for every POSIX shell)."""
-    return "'" + text.replace("'", "'\\''") + "'"
-
-
 def failure_reason(result: ShellResult | Answer) -> str:
     """Return why a command failed: the end of its output, else the meaning of its exit code."""
     output = without_stack((result.stderr or result.stdout).decode("utf-8", "replace"))

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from shlex import quote
 from typing import Final
 
 from orchestrator.clock import Deadline
@@ -23,7 +24,7 @@ from orchestrator.devices.link import (
 )
 from orchestrator.devices.probes import parse_free_bytes
 from orchestrator.devices.retries import DAMAGED
-from orchestrator.devices.sockets import CANCEL_POLL_S, quote, service_failure, without_stack
+from orchestrator.devices.sockets import CANCEL_POLL_S, service_failure, without_stack
 from orchestrator.errors import (
     DeviceError,
     DeviceStorageError,

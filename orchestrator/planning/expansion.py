@@ -7,8 +7,9 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import asdict, field, replace
 from pathlib import Path
+from typing import Final
 
 from orchestrator.delegates import DELEGATES, needed_companions, shared_case
 from orchestrator.frozen import frozen
@@ -48,7 +49,7 @@ from orchestrator.records.case import (
     grouped,
 )
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceProfile
-from orchestrator.records.plan import Order, Plan
+from orchestrator.records.plan import Order, Plan, RunSettings
 from orchestrator.records.run import OUT_OF_TIME
 
 
@@ -171,6 +172,10 @@ class Expansion:
         return max(least), max(most)
 
 
+#: How often and how long the reference workload runs.
+_REFERENCE: Final = RunSettings(num_runs=10, max_secs=30.0, warmup_min_secs=0.2)
+
+
 def reference_case(
     plan: Plan,
     facts: DeviceFacts,
@@ -185,22 +190,8 @@ def reference_case(
         build = builds.get((facts.serial, tool))
         skip = skip_reason(facts, None, tool, USUAL_DELEGATE, build)
         if not tool.is_session and skip is None and isinstance(build, Build):
-            return Case(
-                serial=facts.serial,
-                model_sha256=model.sha256,
-                model_name=model.name,
-                delegate=USUAL_DELEGATE,
-                threads=1,
-                tool=tool,
-                build_sha256=build.sha256,
-                num_runs=10,
-                min_secs=1.0,
-                max_secs=30.0,
-                warmup_runs=1,
-                warmup_min_secs=0.2,
-                affinity="big",
-                files=_companion_files(build, facts, USUAL_DELEGATE),
-            )
+            case = _new_case(_REFERENCE, facts, model, build, USUAL_DELEGATE)
+            return replace(case, threads=1)
     return None
 
 
@@ -259,7 +250,7 @@ def _model_cases(
                     if case_skip is None:
                         assert isinstance(build, Build)
                         base_case = replace(
-                            _new_case(plan, facts, model, build, delegate), threads=threads
+                            _new_case(plan.settings, facts, model, build, delegate), threads=threads
                         )
                         for option_flags in program(tool).options(DELEGATES[delegate], flags):
                             case = _with_flags(base_case, flags + option_flags, stock.host_files)
@@ -309,9 +300,14 @@ def with_skips(expansion: Expansion, skips: Mapping[CaseKey, Skip]) -> Expansion
 
 
 def _new_case(
-    plan: Plan, facts: DeviceFacts, model: Model, build: Build, delegate: DelegateName
+    settings: RunSettings,
+    facts: DeviceFacts,
+    model: Model,
+    build: Build,
+    delegate: DelegateName,
 ) -> Case:
-    settings = plan.settings
+    # Nothing on an iPhone chooses the cores.
+    affinity = "all" if facts.kind is DeviceKind.IOS else settings.affinity
     return Case(
         serial=facts.serial,
         model_sha256=model.sha256,
@@ -320,14 +316,8 @@ def _new_case(
         threads=-1,
         tool=build.tool,
         build_sha256=build.sha256,
-        num_runs=settings.num_runs,
-        min_secs=settings.min_secs,
-        max_secs=settings.max_secs,
-        warmup_runs=settings.warmup_runs,
-        warmup_min_secs=settings.warmup_min_secs,
-        # Nothing on an iPhone chooses the cores.
-        affinity="all" if facts.kind is DeviceKind.IOS else settings.affinity,
         files=_companion_files(build, facts, delegate),
+        **asdict(replace(settings, affinity=affinity)),
     )
 
 

@@ -18,6 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from orchestrator.delegates import DELEGATES, FlagFamily, flags_of
+from orchestrator.errors import closest
 from orchestrator.files import write_whole
 from orchestrator.ports import InvocationRequest, unplaced
 from orchestrator.programs import program
@@ -103,7 +104,7 @@ def check_flags(flags: Mapping[str, str], schema: FlagSchema) -> tuple[FlagFault
 def _value_faults(name: str, value: str, schema: FlagSchema) -> Iterator[FlagFault]:
     spec = schema.flags.get(name)
     if spec is None:
-        nearest = schema.nearest(name)
+        nearest = closest(name, schema.flags)
         program = "this binary" if schema.is_learned else "the program"
         message = f"{program} has no flag --{name}" + (
             f"; did you mean --{nearest}?" if nearest else ""

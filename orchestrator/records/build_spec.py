@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import field, replace
@@ -179,10 +178,6 @@ class FlagSchema:
     #: Whether it was learned from the binary itself, so that a flag that isn't here would be
     #: ignored by it.
     is_learned: bool = False
-
-    def nearest(self, name: str) -> str:
-        """Return the known name that is most like another, "" when none is."""
-        return next(iter(difflib.get_close_matches(name, self.flags, n=1, cutoff=0.6)), "")
 
     def merged_with(self, documented: FlagSchema) -> FlagSchema:
         """Return this schema with what the tables know more of its flags; names, types and defaults

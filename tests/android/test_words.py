@@ -2,13 +2,14 @@
 
 import re
 from collections.abc import Iterator
+from shlex import quote
 
 import pytest
 
 from orchestrator.devices.adb_server import AdbServer
 from orchestrator.devices.phone import AdbDevice
 from orchestrator.devices.quiet import put_setting
-from orchestrator.devices.sockets import ServerAddress, quote
+from orchestrator.devices.sockets import ServerAddress
 from orchestrator.programs.apk import ACTIVITY, start_command
 from orchestrator.records.case import APP_PACKAGE, ToolName
 from tests.samples.real_phone import RealPhone

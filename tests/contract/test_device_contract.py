@@ -10,11 +10,11 @@ import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 
 import pytest
 
 from orchestrator.devices.host import HostDevice
-from orchestrator.devices.sockets import quote
 from orchestrator.errors import (
     DeviceCommandError,
     DeviceError,
