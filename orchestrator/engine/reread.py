@@ -198,7 +198,7 @@ def import_runs(
     them. Raises StoreError kinds.
     """
     cases = tuple({run.case.case_key for run in batch.runs})
-    stored = [run for run in store.runs(case_keys=cases) if run.run_pass is FIGURE_PASS]
+    stored = list(store.runs(case_keys=cases, run_passes=[FIGURE_PASS]))
     figures = {(run.case.case_key, report_identity(run.report)) for run in stored if run.report}
     numbers: Counter[CaseKey] = Counter()
     records = []

@@ -29,7 +29,6 @@ from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.plan import Plan
 from orchestrator.records.run import (
     START_STAGES,
-    Attachment,
     RawOutput,
     RunRecord,
     StartStage,
@@ -92,13 +91,11 @@ def run_start(tool: Tool, device: Device, request: InvocationRequest) -> RawOutp
     raw = tool.run(device, request)
     if request.variant == StartStage.CACHE_WARM:
         device.shell(_as_app(f"rm -rf {shlex.quote(request.cache_folder)}", app))
-    return replace(raw, attachments=(*raw.attachments, note))
+    return raw.with_data(START_NOTE, note)
 
 
-def _prepare(device: Device, request: InvocationRequest, app: str) -> Attachment:
-    """Prepare the caches for the stage, as ``app`` if given; return the attachment with their
-    size.
-    """
+def _prepare(device: Device, request: InvocationRequest, app: str) -> bytes:
+    """Prepare the caches for the stage, as ``app`` if given; return the note with their size."""
     size = "-"
     if request.variant != StartStage.PROCESS_COLD:
         folder = shlex.quote(request.cache_folder)
@@ -113,9 +110,7 @@ def _prepare(device: Device, request: InvocationRequest, app: str) -> Attachment
                 f"the cache folder {request.cache_folder} can't be prepared: {reason}",
                 serial=device.serial,
             )
-    return Attachment(
-        name=START_NOTE, data=f"stage={request.variant} cache_bytes={size}\n".encode()
-    )
+    return f"stage={request.variant} cache_bytes={size}\n".encode()
 
 
 def _as_app(command: str, app: str) -> str:

@@ -101,11 +101,7 @@ class Campaigns(Database):
                 is_hidden=False,
                 planned=len(campaign.invocations),
                 document=pack(dump_document(campaign, without=_BESIDE).encode("ascii")),
-                skipped=pack(
-                    to_text([json.loads(dump_document(item)) for item in campaign.skipped]).encode(
-                        "ascii"
-                    )
-                ),
+                skipped=pack(dump_document(campaign.skipped).encode("ascii")),
             )
             rows = [
                 {
@@ -380,8 +376,8 @@ def _campaign_of(row: RowMapping) -> Campaign:
 
 def _skipped_of(row: RowMapping) -> tuple[SkippedCase, ...]:
     where = f"campaign {row['campaign_id']}"
-    items = json.loads(unpack(row["skipped"], where=where))
-    return tuple(load_document(SkippedCase, to_text(item), where=where) for item in items)
+    text = unpack(row["skipped"], where=where).decode("ascii")
+    return load_document(tuple[SkippedCase, ...], text, where=where)
 
 
 def _facts_of(row: RowMapping) -> DeviceFacts:
