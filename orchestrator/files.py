@@ -51,6 +51,7 @@ def cached_by_status(read: Callable[[Path], _ReadT]) -> Callable[[Path], _ReadT]
     """Return a function that reads a file again only after it has changed."""
     cached_read = functools.lru_cache(maxsize=256)(lambda path, _stamp: read(path))
 
+    @functools.wraps(read)
     def cached(path: Path) -> _ReadT:
         try:
             status = path.stat()

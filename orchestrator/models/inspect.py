@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 
 from orchestrator.errors import ModelError
-from orchestrator.files import sha256_of
+from orchestrator.files import cached_by_status, sha256_of
 from orchestrator.records.case import Model, ModelSha
 from orchestrator.records.model import (
     ModelFacts,
@@ -112,6 +112,7 @@ def identify_model(path: Path, *, name: str = "", sha256: str | None = None) -> 
     )
 
 
+@cached_by_status
 def inspect_model(path: Path) -> ModelFacts:
     """Return the facts of a .tflite model; raises ModelError as :func:`identify_model` does.
 

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.errors import BenchfarmError, InterruptedByUserError, ModelError
-from orchestrator.files import make_private
+from orchestrator.files import make_private, write_whole
 from orchestrator.models.inspect import inspect_model
 from orchestrator.ports import ParityBasis
 from orchestrator.processes import child_environment, turn
@@ -70,7 +70,6 @@ class HostReference:
         self._created_s = time.monotonic()
         #: A large model is copied to be read: once, however many phones and cases ask.
         self._reading = threading.Lock()
-        self._facts: dict[str, ModelFacts] = {}
 
     def reason_against(self, model: Model) -> str:
         """See ports.ParityReference.reason_against."""
@@ -123,9 +122,7 @@ class HostReference:
                 f"{model.name}: its file isn't here, so there is no reference for its outputs"
             )
         with self._reading:
-            if model.sha256 not in self._facts:
-                self._facts[model.sha256] = inspect_model(model.path)
-            facts = self._facts[model.sha256]
+            facts = inspect_model(model.path)
         _check(model, facts)
         return facts
 
@@ -160,10 +157,7 @@ class HostReference:
         """Return the file with these bytes, named by their hash."""
         path = self._folder / "inputs" / hashlib.sha256(data).hexdigest()
         if not path.is_file():
-            make_private(path.parent)
-            with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as draft:
-                draft.write(data)
-            Path(draft.name).replace(path)
+            write_whole(path, data)
         return path
 
     def _reference_folder(

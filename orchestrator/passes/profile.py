@@ -11,7 +11,6 @@ from typing import Final
 
 from orchestrator.delegates import FlagFamily
 from orchestrator.errors import ModelError
-from orchestrator.files import cached_by_status
 from orchestrator.models.inspect import inspect_model
 from orchestrator.passes.specification import (
     PROFILE_FILE,
@@ -57,17 +56,13 @@ _KERNEL_LAYERS: Final = (
 )
 
 
-#: Returns a model's layers, read once for all of its runs.
-_layers: Final = cached_by_status(lambda path: inspect_model(path).layers)
-
-
 def _run_with_layers(tool: Tool, device: Device, request: InvocationRequest) -> RawOutput:
     """Run a program, and keep the names of the model's layers with its output."""
     raw = tool.run(device, request)
     path = request.model_file
     try:
         is_read = model_ending(path) == ".tflite"
-        layers = _layers(path) if path is not None and is_read else ()
+        layers = inspect_model(path).layers if path is not None and is_read else ()
     except (ModelError, OSError):
         return raw  # it was read before; the operators' times stand without names
     lines = "".join(f"{kind}\t{' '.join(name.split())}\n" for kind, name in layers).encode()
