@@ -117,7 +117,6 @@ class PackageInfo:
     """An installed package, as the package manager reports it."""
 
     package: str
-    version_code: int | None
     version_name: str
     #: Its APK's path on the device.
     path: str

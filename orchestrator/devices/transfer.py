@@ -249,11 +249,9 @@ class InstalledApps(PhoneLink):
         if path is None:
             return None
         checksum = re.search(r"^hash ([0-9a-f]{64})\b", output, re.M)
-        code = re.search(r"versionCode=(\d+)", output)
         name = re.search(r"versionName=(\S+)", output)
         return PackageInfo(
             package=package,
-            version_code=int(code[1]) if code else None,
             version_name=name[1] if name else "",
             path=path[1].strip(),
             sha256=checksum[1] if checksum else "",

@@ -165,7 +165,6 @@ def import_all() -> None:
         threads = os.listdir("/proc/self/task")  # noqa: PTH208
         assert len(threads) == 1, f"{module.name} starts a thread when it is imported"
     from orchestrator import documents
-    from orchestrator.config import yaml_file
     from orchestrator.installation import data_folder
     from orchestrator.reading import protos
     from orchestrator.records import build_spec, campaign, case, device, plan, run, verdict
@@ -179,7 +178,7 @@ def import_all() -> None:
                  runs._document_kind(), verdict.QualityVerdict):  # fmt: skip
         documents.adapter_of(kind)
     for kind in (plan.Plan, build_spec.BuildSpec, device.DeviceProfile):
-        yaml_file.adapter_of(kind)
+        documents.plain_adapter_of(kind)
     protos._messages()
     for path in (data_folder("reports") / "templates").glob("*.j2"):
         html.template(path.name)

@@ -314,7 +314,6 @@ class IPhoneDevice(AloneDevice):
         self._installed.setdefault(package, sha256)
         return PackageInfo(
             package=package,
-            version_code=None,
             version_name=version,
             path=text["Path"],
             sha256=sha256,
