@@ -17,6 +17,7 @@ from sqlalchemy import (
     Integer,
     Row,
     Select,
+    Text,
     and_,
     case,
     cast,
@@ -347,11 +348,11 @@ class Usage(Runs):
         a change is annotated or confirmed. One statement: pages that poll ask for it.
         """
         campaign_no, annotation_no = CAMPAIGNS.c.campaign_no, ANNOTATIONS.c.annotation_no
-        hidden_no = case((CAMPAIGNS.c.is_hidden, campaign_no))
+        hidden_no = cast(case((CAMPAIGNS.c.is_hidden, campaign_no)), Text)
         # No number is given twice.
         figures = (
             *(func.count(campaign_no), func.max(campaign_no)),
-            *(func.count(hidden_no), func.sum(hidden_no)),
+            func.aggregate_strings(hidden_no, ","),
             *(func.count(annotation_no), func.max(annotation_no)),
             func.aggregate_strings(CONFIRMATIONS.c.document, ","),
         )

@@ -318,10 +318,16 @@ def test_the_mark_of_the_history_changes_with_campaigns_annotations_and_confirma
         at=START,
     )
     first, second = (samples.night(store, f"night-{night}", night) for night in range(2))
+
+    def hide_two_others() -> None:
+        for campaign, is_hidden in ((first, False), (fourth, False), (second, True), (third, True)):
+            store.hide_campaign(campaign, is_hidden=is_hidden)
+
     steps = (
+        hide_two_others,
         lambda: samples.night(store, "night-2", 2),
         lambda: store.hide_campaign(first),
-        lambda: store.hide_campaign(second),
+        lambda: store.hide_campaign(second, is_hidden=False),
         lambda: store.hide_campaign(first, is_hidden=False),
         lambda: store.annotate(note),
         lambda: (store.delete_annotation("a"), store.annotate(note)),
@@ -329,6 +335,9 @@ def test_the_mark_of_the_history_changes_with_campaigns_annotations_and_confirma
         lambda: store.confirm(confirmed),
         lambda: store.confirm(dataclasses.replace(confirmed, detail="phone busy")),
     )
+    third, fourth = (samples.night(store, f"night-{night}", night) for night in (3, 4))
+    store.hide_campaign(first)
+    store.hide_campaign(fourth)
     marks = [store.history_mark()]
     for step in steps:
         step()
