@@ -76,6 +76,15 @@ class JobAnswer:
 
 
 @frozen
+class LeftOutAnswer:
+    """A phone that a submission selects and that has no job of it."""
+
+    serial: str
+    #: Why it got none at submission.
+    reason: str
+
+
+@frozen
 class NightAnswer:
     """The current night, from noon to noon: all campaigns begun in it."""
 
@@ -96,7 +105,7 @@ class FarmAnswer:
     #: False for a store without a farm's queue: one computer and its phones.
     has_queue: bool
     #: Whether the server was started with a token, with which the farm can be controlled.
-    can_be_steered: bool
+    can_be_steered: bool = False
     night: NightAnswer
     #: What can't be read now; empty when everything could.
     fault: str = ""

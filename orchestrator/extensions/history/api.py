@@ -35,6 +35,7 @@ from orchestrator.records.answers import (
     ErrorAnswer,
     FarmAnswer,
     JobAnswer,
+    LeftOutAnswer,
     OneSeriesAnswer,
     PauseRequest,
     RunAnswer,
@@ -102,6 +103,12 @@ def make_api(
         """Return the jobs of a submission, or all open and the newest others."""
         rows = queue.jobs(submission) if queue is not None else []
         return [job_answer(row) for row in rows[offset : offset + limit]]
+
+    @api.get("/submissions/{submission}/left_out")
+    def left_out(submission: str) -> Sequence[LeftOutAnswer]:
+        """Return the phones that a submission selects and that have no job of it."""
+        reasons = queue.left_out(submission) if queue is not None else {}
+        return [LeftOutAnswer(serial=serial, reason=why) for serial, why in reasons.items()]
 
     @api.get("/campaigns")
     def campaigns(offset: Offset = 0, limit: Limit = 100) -> Sequence[CampaignAnswer]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import threading
+import urllib.request
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -28,7 +30,9 @@ from orchestrator.extensions.farm import submissions
 from orchestrator.extensions.farm.manifest import dump
 from orchestrator.extensions.farm.phones import add_new_phones, check_names, choose_phones
 from orchestrator.extensions.farm.queue import Announced, FarmQueue
-from orchestrator.extensions.history.api import release_from_quarantine
+from orchestrator.extensions.history import web
+from orchestrator.extensions.history.api import make_api, release_from_quarantine
+from orchestrator.extensions.history.cli import http_address
 from orchestrator.extensions.history.farm_now import FarmNow
 from orchestrator.extensions.history.metrics import Numbers
 from orchestrator.extensions.history.web import LivePages
@@ -327,6 +331,28 @@ def test_pages_and_numbers_are_served_to_a_role_that_may_only_read(
         queue.rows(f"GRANT USAGE ON SCHEMA benchfarm_queue TO {role}")
         queue.rows(f"GRANT SELECT ON ALL TABLES IN SCHEMA benchfarm_queue TO {role}")
     assert 'benchfarm_phones{state="measuring"} 1.0' in served(reader)[1]
+
+
+def test_the_api_names_the_phones_of_a_submission_without_a_job(
+    queue: FarmQueue, settings: Settings
+) -> None:
+    document = json.dumps({"left_out": {"A": "has a job now", "B": "away since noon"}})
+    submit(queue, "A", document=document)
+    with Workspace(settings) as opened, web.listen("127.0.0.1", 0) as listening:
+        farm_now = farm_of(opened, queue)
+        site = LivePages(opened, farm_now, since="").site
+        answers = make_api(opened, queue, site, farm_now)
+        app = web.make_app(lambda path: None, access=web.Access(), api_app=answers)
+        server = web.make_server(app)
+        thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
+        thread.start()
+        try:
+            url = f"{http_address(listening)}/api/v1/submissions/night/left_out"
+            with urllib.request.urlopen(url, timeout=60) as response:
+                assert json.load(response) == [{"serial": "B", "reason": "away since noon"}]
+        finally:
+            server.should_exit = True
+            thread.join(60)
 
 
 def test_a_farm_in_order_has_no_problem_and_what_ails_a_host_is_told(

@@ -225,6 +225,7 @@ def test_the_api_answers_what_its_description_says(live):
     asked = {
         "/farm": "", "/devices": "", "/jobs": "", "/campaigns": "?limit=2&offset=1", "/series": "?limit=5",
         "/runs": f"?campaign={newest}&limit=3", "/series/{series_key}": "", "/changes": "",
+        "/submissions/{submission}/left_out": "",
     }  # fmt: skip
     for path, query in asked.items():
         schema = described["paths"][path]["get"]["responses"]["200"]["content"]["application/json"][
@@ -237,8 +238,7 @@ def test_the_api_answers_what_its_description_says(live):
         for item in answer if isinstance(answer, list) else [answer]:
             assert set(item) == set(known[name]["properties"])
             seen.add(name)
-    # Phones without a figure in the last hours, and jobs without a queue, aren't there to be
-    # described.
+    # Phones without a figure in the last hours, and a queue's jobs, aren't there to be described.
     assert seen == {
         "FarmAnswer",
         "CampaignAnswer",
