@@ -74,10 +74,7 @@ class PowerMeters:
 
     serial: Serial
     fingerprint: str
-    is_virtual: bool
     source: PowerSource
-    #: The phone's names of the rails.
-    rails: tuple[str, ...] = ()
     #: The battery is sampled by a script, as perfetto has no data of it.
     is_sampled: bool = False
     #: None until a run on the battery has shown it.

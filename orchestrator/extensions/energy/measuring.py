@@ -147,30 +147,34 @@ class EnergyMeter:
             enclosed=lambda command: call("energy", rest_s, sampler, command),
             enclosing_files=(ENERGY_FILE, BATTERY_FILE) if sampler else (ENERGY_FILE,),
         )
-        why, data = "", b""
-        recorder = (
-            None if sampler else self._recorder(device, request, duration_s=request.timeout_s)
-        )
-        try:
-            # The run is whole without a recording.
-            try:
-                if recorder is not None:
-                    recorder.begin(sdk=request.facts.sdk or 0)
-            except DeviceCommandError as error:
-                why = str(error)
-            raw = tool.run(device, between)
-            try:
-                if recorder is not None and not why:
-                    data = recorder.end()
-            except DeviceCommandError as error:
-                why = str(error)
-        finally:
-            if recorder is not None:
-                recorder.discard()
-        raw = raw.with_data(POWER_FILE, data) if recorder is not None else raw
+        if sampler:
+            raw, why = tool.run(device, between), ""
+        else:
+            raw, why = self._run_recorded(tool, device, between)
         if not why and raw.data(ENERGY_FILE):
             return raw
         return raw.with_data(ENERGY_FILE, _MISSING + (why or "no times were written").encode())
+
+    def _run_recorded(
+        self, tool: Tool, device: Device, request: InvocationRequest
+    ) -> tuple[RawOutput, str]:
+        """Run with perfetto's recording of the meters; return also why there is none."""
+        recorder = self._recorder(device, request, duration_s=request.timeout_s)
+        why, data = "", b""
+        try:
+            # The run is whole without a recording.
+            try:
+                recorder.begin(sdk=request.facts.sdk or 0)
+            except DeviceCommandError as error:
+                why = str(error)
+            raw = tool.run(device, request)
+            try:
+                data = b"" if why else recorder.end()
+            except DeviceCommandError as error:
+                why = str(error)
+        finally:
+            recorder.discard()
+        return raw.with_data(POWER_FILE, data), why
 
     def _with_length(
         self,
@@ -234,9 +238,7 @@ class EnergyMeter:
         meters = PowerMeters(
             serial=device.serial,
             fingerprint=request.facts.fingerprint,
-            is_virtual=request.facts.is_virtual,
             source=source,
-            rails=tuple(sorted(power.rails)),
             is_sampled=is_sampled and has_battery,
         )
         self._keep(meters)

@@ -330,7 +330,7 @@ def test_a_phone_whose_port_is_off_is_awaited_also_past_the_end_of_the_campaign(
 ) -> None:
     device, hub, tool, book = Charged(tmp_path), Hub(), Started(), MeterBook(tmp_path)
     meters = PowerMeters(
-        serial=device.serial, fingerprint="", is_virtual=False, source=PowerSource.BATTERY, is_sampled=True
+        serial=device.serial, fingerprint="", source=PowerSource.BATTERY, is_sampled=True
     )  # fmt: skip
     book.save(meters)
     request = request_of(case(serial=device.serial), away_s=100.0)
