@@ -24,6 +24,7 @@ from orchestrator.tables.escapes import one_line
 from orchestrator.units import counted, format_bytes
 
 if TYPE_CHECKING:
+    from orchestrator.extensions.farm.queue import FarmQueue
     from orchestrator.plugins import Workspace
 
 #: Connections to the queue, at most: of a worker's jobs, and of its main loop.
@@ -155,6 +156,12 @@ def submit(
     )
 
 
+def _opened_queue(settings: Settings) -> FarmQueue:
+    from orchestrator.extensions.farm.queue import FarmQueue
+
+    return FarmQueue(settings.store)
+
+
 def _without_job(left_out: Mapping[str, str]) -> list[str]:
     """Return a line per phone without a job."""
     return [f"{serial}: no job: {reason}" for serial, reason in left_out.items()]
@@ -178,10 +185,9 @@ def farm_status(
     """
     from orchestrator.app.farm import read_farm
     from orchestrator.extensions.farm import submissions
-    from orchestrator.extensions.farm.queue import FarmQueue
     from orchestrator.plugins import Workspace
 
-    with FarmQueue(settings.store) as queue, Workspace(settings) as workspace:
+    with _opened_queue(settings) as queue, Workspace(settings) as workspace:
 
         def read() -> tuple[CommandResult, bool]:
             farm = read_farm(workspace, queue, submission)
@@ -254,10 +260,9 @@ def cancel(
     Example: benchfarm farm cancel nightly
     """
     from orchestrator.extensions.farm import submissions
-    from orchestrator.extensions.farm.queue import FarmQueue
     from orchestrator.plugins import Workspace
 
-    with FarmQueue(settings.store) as queue, Workspace(settings) as workspace:
+    with _opened_queue(settings) as queue, Workspace(settings) as workspace:
         return submissions.cancel(workspace, queue, submission, phones or ())
 
 
@@ -292,9 +297,8 @@ def forget(
     Example: benchfarm farm forget host:lab-2
     """
     from orchestrator.extensions.farm import submissions
-    from orchestrator.extensions.farm.queue import FarmQueue
 
-    with FarmQueue(settings.store) as queue:
+    with _opened_queue(settings) as queue:
         return submissions.forget(queue, scopes)
 
 
@@ -312,10 +316,9 @@ def clean(
     """
     from orchestrator.app import time_limits
     from orchestrator.extensions.farm.manifest import Contents
-    from orchestrator.extensions.farm.queue import FarmQueue
 
     older_than_s = time_limits.age_of("--older-than", older_than)
-    with FarmQueue(settings.store) as queue:
+    with _opened_queue(settings) as queue:
         contents = Contents(queue, settings.cache_folder)
         cleaned = contents.clean(older_than_s=older_than_s, is_trial=dry_run)
     outcome = "would be deleted" if dry_run else "were deleted"
