@@ -183,6 +183,9 @@ class Queue(Protocol):
     def jobs(self, submission: str = "") -> Sequence[Mapping[str, Any]]:
         """Return the jobs of a submission, or all open and the newest others."""
 
+    def left_out(self, submission: str) -> Mapping[str, str]:
+        """Return the phones that a submission selects and that have no job, with the reason."""
+
     def pauses(self) -> Sequence[str]:
         """Return the paused scopes."""
 

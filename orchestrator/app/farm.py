@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from orchestrator.app.status import doing_of, phone_elsewhere, running_here
@@ -28,6 +28,7 @@ from orchestrator.records.campaign import Campaign, Invocation, PhoneActivity, P
 from orchestrator.records.case import CampaignId
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.run import Outcome, RunRecord
+from orchestrator.tables.labels import moment_text
 
 if TYPE_CHECKING:
     from orchestrator.store.opening import Store
@@ -75,25 +76,18 @@ def read_farm(workspace: Workspace, queue: Queue | None, submission: str = "") -
     running = {str(job["serial"]): job for job in jobs if job["status"] == "runs"}
     working = _working(workspace, running, opened, progress, newest)
     stored_facts = {str(serial): facts for serial, facts in store.devices().items()}
-    rows = _announced(queue) if queue is not None else _local_phones(workspace, newest)
+    phones = _announced(queue) if queue is not None else _local_phones(workspace, newest)
     # A phone that measures here may not be announced by any host.
     state = "measuring" if queue is not None else "idle"
-    rows |= {
-        serial: {"serial": serial, "state": state, "reason": ""} for serial in working.keys() - rows
+    phones |= {
+        serial: DeviceAnswer(serial=serial, state=state, reason="")
+        for serial in working.keys() - phones
     }
     devices = []
-    for serial, row in rows.items():
-        job = running.get(serial)
-        phone = DeviceAnswer(
-            serial=serial,
-            state=row["state"],
-            reason=row["reason"],
-            host=row.get("host", ""),
-            seen_at=row.get("seen_at"),
-            submission=job["submission"] if job is not None else "",
-        )
-        if (facts := stored_facts.get(serial) or _announced_facts(row)) is not None:
-            phone = replace(phone, name=facts.kind_title, is_virtual=facts.is_virtual)
+    for serial, entry in phones.items():
+        phone = _with_name(entry, stored_facts.get(serial))
+        if serial in running:
+            phone = replace(phone, submission=running[serial]["submission"])
         phone = _with_run(phone, newest[serial]) if serial in newest else phone
         phone = _with_work(phone, *working[serial], now) if serial in working else phone
         devices.append(phone)
@@ -101,7 +95,6 @@ def read_farm(workspace: Workspace, queue: Queue | None, submission: str = "") -
     ends = [item.done_at for item in devices if item.serial in working]
     farm = FarmAnswer(
         has_queue=queue is not None,
-        can_be_steered=False,
         night=tonight(store, now, opened.values(), progress, ends),
         devices=tuple(devices),
     )
@@ -166,31 +159,40 @@ def _working(
     return work
 
 
-def _announced(queue: Queue) -> dict[str, _Row]:
+def _announced(queue: Queue) -> dict[str, DeviceAnswer]:
     """Return the phones of the farm's hosts, each once, and those that are offline."""
-    phones: dict[str, _Row] = {}
+    rows: dict[str, _Row] = {}
     for row in queue.phones():
-        before = phones.get(row["serial"], row)
-        phones[row["serial"]] = min(before, row, key=lambda item: _COUNTS.index(item["state"]))
+        before = rows.get(row["serial"], row)
+        rows[row["serial"]] = min(before, row, key=lambda item: _COUNTS.index(item["state"]))
     for row in queue.away():
-        phones[row["serial"]] = {**row, "host": "", "state": "away", "reason": away_since(row)}
-    return phones
+        rows[row["serial"]] = {**row, "host": "", "state": "away", "reason": away_since(row)}
+    return {
+        serial: _with_name(
+            DeviceAnswer(
+                serial=serial,
+                state=row["state"],
+                reason=row["reason"],
+                host=row["host"],
+                seen_at=row.get("seen_at"),
+            ),
+            _announced_facts(row),
+        )
+        for serial, row in rows.items()
+    }
 
 
 def away_since(row: _Row) -> str:
     """Return the time since which a phone is away, and its last host, as a text."""
-    since = f"{row['seen_at'].astimezone(UTC):%Y-%m-%d %H:%M} UTC"
-    return f"since {since}, seen last at {row['host']}"
+    return f"since {moment_text(row['seen_at'])}, seen last at {row['host']}"
 
 
-def _local_phones(workspace: Workspace, serials: Iterable[str]) -> dict[str, _Row]:
+def _local_phones(workspace: Workspace, serials: Iterable[str]) -> dict[str, DeviceAnswer]:
     """Return this computer's phones: those that measured lately and those in quarantine."""
-    phones: dict[str, _Row] = {
-        serial: {"serial": serial, "state": "idle", "reason": ""} for serial in serials
-    }
+    phones = {serial: DeviceAnswer(serial=serial, state="idle", reason="") for serial in serials}
     for serial in workspace.quarantine.serials():
         reason = workspace.quarantine.reason(serial)
-        phones[serial] = {"serial": serial, "state": "quarantined", "reason": reason}
+        phones[serial] = DeviceAnswer(serial=serial, state="quarantined", reason=reason)
     return phones
 
 
@@ -199,6 +201,13 @@ def _announced_facts(row: _Row) -> DeviceFacts | None:
     with suppress(KeyError, ValueError):
         return adapter_of(DeviceFacts).validate_json(row["facts"], strict=True)
     return None
+
+
+def _with_name(phone: DeviceAnswer, facts: DeviceFacts | None) -> DeviceAnswer:
+    """Return a phone with its name, where its facts are known."""
+    if facts is None:
+        return phone
+    return replace(phone, name=facts.kind_title, is_virtual=facts.is_virtual)
 
 
 def _with_run(phone: DeviceAnswer, run: RunRecord) -> DeviceAnswer:

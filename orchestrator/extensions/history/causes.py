@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import combinations, pairwise
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -15,7 +15,7 @@ from orchestrator.clock import night_of
 from orchestrator.extensions.history.changepoint import Change
 from orchestrator.extensions.history.series import NightTable
 from orchestrator.frozen import frozen
-from orchestrator.records.case import Build, Serial
+from orchestrator.records.case import Build, Serial, grouped
 from orchestrator.records.history import Contents, DeviceSighting
 
 if TYPE_CHECKING:
@@ -54,13 +54,8 @@ class Causes:
         self, store: Store, table: NightTable, selected: Sequence[Change], cuts: Sequence[Change]
     ) -> None:
         """``cuts`` are all changes; ``selected`` are those of which the causes are needed."""
-        #: Is slower -> series -> its changes.
-        self._changes: dict[bool, dict[int, list[Change]]] = {
-            True: defaultdict(list),
-            False: defaultdict(list),
-        }
-        for change in cuts:
-            self._changes[change.ratio > 1][change.series].append(change)
+        #: By whether it is slower, and its series.
+        self._changes = grouped(cuts, lambda change: (change.ratio > 1, change.series))
         # Many changes share a difference.
         self._cause = cache(self._find_cause)
         #: Difference -> series -> indices of its first nights with it.
@@ -118,9 +113,13 @@ class Causes:
         return tuple(sorted(causes, key=lambda cause: -cause.moved / cause.exposed))
 
     def _find_cause(self, difference: Difference, is_slower: bool) -> Cause:
-        changes, exposed = self._changes[is_slower], self._nights[difference]
+        exposed = self._nights[difference]
         moved = sum(
-            any(_is_near(change, night) for night in nights for change in changes.get(series, ()))
+            any(
+                _is_near(change, night)
+                for change in self._changes.get((is_slower, series), ())
+                for night in nights
+            )
             for series, nights in exposed.items()
         )
         name, before, after = difference
@@ -204,14 +203,14 @@ class Group:
 
 
 def group_changes(
-    attributes: Sequence[Mapping[str, str]], changes: Sequence[Change]
+    attributes: Mapping[int, Mapping[str, str]], changes: Sequence[Change]
 ) -> list[Group]:
     """Return changes grouped by the shortest descriptions that fit them and little else.
 
     The largest group is first. ``attributes`` are those of every series that could have changed.
     """
     series_of: dict[Word, set[int]] = defaultdict(set)
-    for series, item in enumerate(attributes):
+    for series, item in attributes.items():
         for word in item.items():
             series_of[word].add(series)
     groups: list[Group] = []
@@ -222,7 +221,7 @@ def group_changes(
             if words is None:
                 groups += [Group(words={}, members=(item,), series=1) for item in sorted(remaining)]
                 break
-            fitting = _fitting(words, series_of, len(attributes))
+            fitting = _fitting(words, series_of, attributes)
             members = tuple(sorted(item for item in remaining if changes[item].series in fitting))
             groups.append(Group(words=dict(words), members=members, series=len(fitting)))
             remaining -= set(members)
@@ -252,7 +251,7 @@ def _same_night(changes: Sequence[Change]) -> list[list[int]]:
 
 
 def _best_words(
-    attributes: Sequence[Mapping[str, str]],
+    attributes: Mapping[int, Mapping[str, str]],
     series_of: Mapping[Word, set[int]],
     members: Sequence[int],
 ) -> tuple[Word, ...] | None:
@@ -271,7 +270,7 @@ def _best_words(
     for words, moved in sorted(counts.items(), key=lambda item: (-item[1], len(item[0]), item[0])):
         if moved < _MIN_GROUP or moved <= best_score:
             break
-        fitting = len(_fitting(words, series_of, len(attributes)))
+        fitting = len(_fitting(words, series_of, attributes))
         # Members that fit, less the unchanged series that fit; each word costs a little.
         score = 2 * moved - fitting - 0.01 * len(words)
         if moved >= _COVERAGE * fitting and score > best_score:
@@ -279,5 +278,7 @@ def _best_words(
     return best
 
 
-def _fitting(words: Sequence[Word], series_of: Mapping[Word, set[int]], count: int) -> set[int]:
-    return set(range(count)).intersection(*(series_of[word] for word in words))
+def _fitting(
+    words: Sequence[Word], series_of: Mapping[Word, set[int]], all_series: Iterable[int]
+) -> set[int]:
+    return set(all_series).intersection(*(series_of[word] for word in words))

@@ -126,16 +126,17 @@ def selftest(settings: Settings) -> CommandResult:
         NIGHTS,
         detections,
     )
-    from orchestrator.extensions.history.regressions import read_nights
+    from orchestrator.extensions.history.regressions import campaign_nights, read_nights
     from orchestrator.plugins import Workspace
 
     with Workspace(settings, makes_store=False) as workspace:
-        nights, _ = read_nights(workspace.store, since=None)
+        store = workspace.store
+        nights = read_nights(store, campaign_nights(store, store.campaigns()))
     table = Table(
         name="selftest",
         caption="Steps in this lab's own series, and how they are found",
         columns=DETECTIONS,
-        rows=[item for item in detections(nights.latency_us) if item.series],
+        rows=[item for item in detections(nights.table.latency_us) if item.series],
         nothing=f"no series has {MIN_NIGHTS} nights yet: a step can't be told from noise",
         notes=[f"found: reported within {NIGHTS} nights"],
     )

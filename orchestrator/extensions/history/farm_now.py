@@ -22,55 +22,43 @@ _T = TypeVar("_T")
 class Cached(Generic[_T]):
     """A cached value that is read again once it is old. May be used by several threads."""
 
-    def __init__(self, read: Callable[[_T | None], _T], *, age_factor: float = 0.0) -> None:
-        """``read`` gets the previous value. A value is used for ``age_factor`` times the time that
+    def __init__(self, renew: Callable[[_T | None], _T], *, age_factor: float = 0.0) -> None:
+        """``renew`` gets the previous value. A value is used for ``age_factor`` times the time that
         reading it took, at least _MIN_AGE_S.
         """
-        self._read, self._age_factor = read, age_factor
+        self._renew, self._age_factor = renew, age_factor
         self._lock = threading.Lock()
         self._value: _T | None = None
         self._fresh_until_s = 0.0
 
-    def now(self, *, is_fresh: bool = False) -> _T:
-        """Return the value; ``is_fresh``: read it in any case."""
+    def read(self, *, is_fresh: bool = False) -> _T:
+        """Return the value; ``is_fresh``: read it now, after a change."""
         with self._lock:
             begin_s = time.monotonic()
             if self._value is None or is_fresh or begin_s >= self._fresh_until_s:
-                self._value = self._read(self._value)
+                self._value = self._renew(self._value)
                 end_s = time.monotonic()
                 self._fresh_until_s = end_s + max(_MIN_AGE_S, self._age_factor * (end_s - begin_s))
             return self._value
 
 
-class FarmNow:
-    """The farm as it is now."""
+class FarmNow(Cached[FarmAnswer]):
+    """The farm as it is now; if it can't be read, as it was before, with the reason in ``fault``."""
 
     def __init__(
         self, workspace: Workspace, queue: Queue | None, *, can_be_steered: bool = False
     ) -> None:
         """``queue`` None: the phones are those of this computer."""
+        super().__init__(self._refreshed)
         self._workspace = workspace
         self._queue = queue
         self._can_be_steered = can_be_steered
-        self._cached = Cached(self._refreshed)
-
-    def read(self, *, is_fresh: bool = False) -> FarmAnswer:
-        """Return the farm as it is; if it can't be read, the previous state with the reason in
-        ``fault``.
-
-        ``is_fresh``: read it now, after a change.
-        """
-        return self._cached.now(is_fresh=is_fresh)
 
     def _refreshed(self, before: FarmAnswer | None) -> FarmAnswer:
         try:
             farm = read_farm(self._workspace, self._queue)
         except BenchfarmError as error:
             night = night_of(self._workspace.clock.now(), None)
-            empty = FarmAnswer(
-                has_queue=self._queue is not None,
-                can_be_steered=False,
-                night=NightAnswer(night=night),
-            )
+            empty = FarmAnswer(has_queue=self._queue is not None, night=NightAnswer(night=night))
             farm = replace(before or empty, fault=str(error))
         return replace(farm, can_be_steered=self._can_be_steered)

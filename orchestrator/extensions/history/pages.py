@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import Final
 
@@ -96,8 +96,12 @@ def shared_files() -> Mapping[str, str]:
     return files
 
 
+@lru_cache(maxsize=1)
 def overview_page(site: Site) -> str:
-    """Return the overview: the changes, and all series, worst first."""
+    """Return the overview: the changes, and all series, worst first.
+
+    A lab's thousands of series take seconds: a server has it rendered once for a site.
+    """
     table = _series_table(site)
     return _page(
         "site_overview.html.j2",

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from datetime import date, timedelta
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final
@@ -28,11 +28,11 @@ from orchestrator.extensions.history.changepoint import (
 from orchestrator.extensions.history.series import NightTable, Series, night_table, read_series
 from orchestrator.frozen import frozen
 from orchestrator.plugins import Workspace
+from orchestrator.records.campaign import Campaign
 from orchestrator.records.case import BuildSha, CampaignId, Serial, SeriesKey, grouped
 from orchestrator.records.history import (
     LEAST_CHANGE,
     Annotation,
-    Confirmation,
     ConfirmationStatus,
     Contents,
     Points,
@@ -164,11 +164,24 @@ class Regressions:
     silent: tuple[Series, ...] = ()
     #: Series whose program changed between means and medians: nights before aren't compared.
     other_figures: int = 0
+    #: All series of the store.
+    series_by_key: Mapping[SeriesKey, Series] = field(default_factory=dict)
 
     @property
     def changes(self) -> tuple[LatencyChange, ...]:
         """All changes, group by group."""
         return tuple(change for group in self.groups for change in group.members)
+
+
+@frozen
+class Nights:
+    """The nights of a store, as they were read at once."""
+
+    #: Every campaign that counts, with its night.
+    campaigns: Mapping[CampaignId, date]
+    #: Of all campaigns since the table's first night.
+    points: Points
+    table: NightTable
 
 
 @frozen
@@ -182,23 +195,21 @@ class Question:
     threshold: float = LEAST_CHANGE
 
 
-def find_regressions(
-    store: Store, question: Question, *, table: NightTable | None = None
-) -> Regressions:
+def find_regressions(store: Store, question: Question, nights: Nights | None = None) -> Regressions:
     """Return the changes that match a question, attributed and grouped, the most important first.
 
-    ``table``: the nights, if they were read already. Raises UsageError for a selection that fits no
-    series, unless the store has none.
+    ``nights``: if they were read already. Raises UsageError for a selection that fits no series,
+    unless the store has none.
     """
     selected_keys: Sequence[SeriesKey] = ()
     if question.selections:
         selected_keys = selected(question.selections, read_series(store))
-    if table is None:
-        table, _ = read_nights(store, since=question.since)
+    if nights is None:
+        nights = read_nights(store, campaign_nights(store, store.campaigns()), question.since)
+    table, campaigns = nights.table, nights.campaigns
     marks = store.marks(series_keys=selected_keys)
     # Last, because a series may begin while the rest is read.
     series_by_key = read_series(store)
-    campaigns = campaign_nights(store)
     newest = sorted({*campaigns.values()})[-WINDOW_NIGHTS:]
     cuts = _all_changes(table, newest)
     reported = [change for change in cuts if _matches(change, table, question)]
@@ -209,9 +220,10 @@ def find_regressions(
         reported = [change for change in cuts if _matches(change, table, question)]
     # Noise and common steps come from all series: only the answer is selected.
     keys = set(selected_keys or table.series)
-    chosen = [place for place, key in enumerate(table.series) if key in keys]
-    place_of = {place: number for number, place in enumerate(chosen)}
-    reported = [change for change in reported if change.series in place_of]
+    attributes = {
+        row: series_by_key[key].words for row, key in enumerate(table.series) if key in keys
+    }
+    reported = [change for change in reported if change.series in attributes]
     annotations = store.annotations()
     causes = Causes(store, table, reported, cuts)
     confirmations = _confirmations(store, table, cuts)
@@ -221,7 +233,9 @@ def find_regressions(
         night, earliest, latest = (
             table.nights[place] for place in (change.night, change.earliest, change.latest)
         )
-        confirmation = confirmations.get((change.series, change.night))
+        status, detail = confirmations.get(
+            (change.series, change.night), (ConfirmationStatus.UNCONFIRMED, "")
+        )
         row = table.latency_us[change.series]
         before, after = contents_around(change, table)
         members.append(
@@ -241,8 +255,8 @@ def find_regressions(
                 is_news=is_news(change, nights=len(table.nights)),
                 ended=None if change.ended is None else table.nights[change.ended],
                 causes=causes.for_change(change),
-                status=confirmation.status if confirmation else ConfirmationStatus.UNCONFIRMED,
-                status_detail=confirmation.detail if confirmation else "",
+                status=status,
+                status_detail=detail,
                 before=before,
                 after=after,
             )
@@ -251,20 +265,17 @@ def find_regressions(
     return Regressions(
         since=question.since,
         nights=len(table.nights),
-        series=len(chosen),
-        groups=_grouped(
-            members,
-            [replace(change, series=place_of[change.series]) for change in reported],
-            [series_by_key[table.series[place]].words for place in chosen],
-        ),
+        series=len(attributes),
+        groups=_grouped(members, reported, attributes),
         outputs=outputs,
         faulty_before=faulty_before,
         silent=tuple(
-            series_by_key[table.series[place]]
-            for place in chosen
-            if not np.isfinite(table.latency_us[place, -SILENT_NIGHTS:]).any()
+            series_by_key[table.series[row]]
+            for row in attributes
+            if not np.isfinite(table.latency_us[row, -SILENT_NIGHTS:]).any()
         ),
-        other_figures=len(other_figures & place_of.keys()),
+        other_figures=len(other_figures & attributes.keys()),
+        series_by_key=series_by_key,
     )
 
 
@@ -316,8 +327,9 @@ def _expected(
 
 def _confirmations(
     store: Store, table: NightTable, cuts: Sequence[Change]
-) -> dict[tuple[int, int], Confirmation]:
-    """Return the newest confirmation of each change, by the indices of its series and night.
+) -> dict[tuple[int, int], tuple[ConfirmationStatus, str]]:
+    """Return the newest confirmation of each change, by the indices of its series and night: its
+    status and detail.
 
     The night of a change is an estimate, which moves: a confirmation belongs to the nearest change
     of its direction that may have begun on its night, and not after it was measured.
@@ -336,7 +348,7 @@ def _confirmations(
         if fitting:
             distances = [abs(nights[change.night] - item.night) for change in fitting]
             nearest = fitting[distances.index(min(distances))]
-            confirmations[nearest.series, nearest.night] = item
+            confirmations[nearest.series, nearest.night] = item.status, item.detail
     return confirmations
 
 
@@ -399,26 +411,25 @@ def _outputs_verdict(mark: RunMark) -> ParityVerdict | None:
     return max(verdicts, key=lambda verdict: verdict.badness, default=ParityVerdict.SAME)
 
 
-def campaign_nights(store: Store) -> dict[CampaignId, date]:
+def campaign_nights(store: Store, campaigns: Sequence[Campaign]) -> dict[CampaignId, date]:
     """Return the night of each campaign but the A/B ones: their old builds don't belong to it."""
     return {
         campaign.campaign_id: night_of(campaign.created_at, store.zone)
-        for campaign in store.campaigns()
+        for campaign in campaigns
         if campaign.terms.pairing is None
     }
 
 
-def read_nights(store: Store, *, since: date | None) -> tuple[NightTable, Points]:
-    """Return the window's nights, with some before ``since``, and the points of all campaigns that
-    were read for them.
-    """
-    campaigns = campaign_nights(store)
+def read_nights(
+    store: Store, campaigns: Mapping[CampaignId, date], since: date | None = None
+) -> Nights:
+    """Return the newest WINDOW_NIGHTS nights, or those since ``since`` and some before."""
     nights = sorted({*campaigns.values()})
     count = 0 if since is None else sum(night >= since for night in nights) + _LEAD_NIGHTS
     window = nights[-max(WINDOW_NIGHTS, count) :]
     points = store.points(since=first_moment(window[0], store.zone) if window else None)
-    only = {campaign_id for campaign_id, night in campaigns.items() if night >= window[0]}
-    return night_table(points, only=only, zone=store.zone), points
+    read = {item: night for item, night in campaigns.items() if night >= window[0]}
+    return Nights(campaigns=campaigns, points=points, table=night_table(points, read))
 
 
 def check_selection(selection: str) -> None:
@@ -532,9 +543,11 @@ def _median(row: Floats, nights: int) -> float:
 def _grouped(
     described: Sequence[LatencyChange],
     reported: Sequence[Change],
-    attributes: Sequence[Mapping[str, str]],
+    attributes: Mapping[int, Mapping[str, str]],
 ) -> tuple[ChangeGroup, ...]:
-    """Return the changes in groups of one cause; ``attributes`` are those of every series."""
+    """Return the changes in groups of one cause; ``attributes`` are those of every series that is
+    selected.
+    """
     groups = []
     for group in group_changes(attributes, reported):
         members = tuple(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import date, tzinfo
+from datetime import date
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,7 +21,6 @@ from orchestrator.analysis.intervals import (
     trimmed_means,
 )
 from orchestrator.analysis.summary import LEVEL
-from orchestrator.clock import night_of
 from orchestrator.delegates import DELEGATES
 from orchestrator.extensions.history.changepoint import Floats, Integers
 from orchestrator.frozen import frozen
@@ -122,28 +121,23 @@ class NightDetails:
     campaigns: tuple[Integers, Integers, tuple[CampaignId, ...]]
 
 
-def night_table(points: Points, *, only: Collection[CampaignId], zone: tzinfo | None) -> NightTable:
+def night_table(points: Points, night_by_campaign: Mapping[CampaignId, date]) -> NightTable:
     """Return the table of points by series and night; campaigns of one night are merged.
 
     Args:
         points: of any campaigns.
-        only: the campaigns that count.
-        zone: time zone of the nights; None for this computer's.
+        night_by_campaign: the campaigns that count.
     """
-    night_of_campaign = [
-        night_of(campaign.created_at, zone) if campaign.campaign_id in only else None
-        for campaign in points.campaigns
-    ]
+    night_of_campaign = [night_by_campaign.get(item.campaign_id) for item in points.campaigns]
     campaign, row, contents_of = (
         _column(points.campaign_at),
         _column(points.series_at),
         _column(points.contents_at),
     )
     nights = sorted({night for night in night_of_campaign if night is not None})
-    place_of_night = {night: place for place, night in enumerate(nights)}
+    place_of_night: dict[date | None, int] = {night: place for place, night in enumerate(nights)}
     places = np.array(
-        [-1 if night is None else place_of_night[night] for night in night_of_campaign],
-        dtype=np.int64,
+        [place_of_night.get(night, -1) for night in night_of_campaign], dtype=np.int64
     )
     night = places[campaign] if campaign.size else campaign
     shape = len(points.series), len(nights)

@@ -41,7 +41,6 @@ from orchestrator.extensions.history.series import (
     Series,
     night_details,
     night_table,
-    read_series,
 )
 from orchestrator.frozen import frozen
 from orchestrator.installation import data_folder
@@ -54,7 +53,7 @@ from orchestrator.records.answers import (
     answer_of,
 )
 from orchestrator.records.campaign import Campaign, Progress
-from orchestrator.records.case import Build, CampaignId, SeriesKey
+from orchestrator.records.case import Build, CampaignId, SeriesKey, grouped
 from orchestrator.records.history import DeviceSighting
 from orchestrator.records.verdict import ParityVerdict
 from orchestrator.tables.devices import origin_of
@@ -144,7 +143,7 @@ class SiteSeries(Series):
         return max([math.log1p(self.against_window or 0.0), *news])
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Site:
     """The contents of all pages."""
 
@@ -255,20 +254,22 @@ def _finite(value: float) -> float | None:
 
 def gather(store: Store, *, since: date | None) -> Site:
     """Return the contents of the pages."""
-    campaigns, nights_by_campaign = store.campaigns(), campaign_nights(store)
-    nights = sorted({*nights_by_campaign.values()})
+    campaigns = store.campaigns()
+    night_by_campaign = campaign_nights(store, campaigns)
+    nights = sorted({*night_by_campaign.values()})
     first = since or (nights[-WINDOW_NIGHTS] if len(nights) > WINDOW_NIGHTS else date.min)
     shown_campaigns = [item for item in campaigns if night_of(item.created_at, store.zone) >= first]
     marks = report_marks(store, shown_campaigns)
-    only = nights_by_campaign.keys() & {item.campaign_id for item in shown_campaigns}
-    full_table, points = read_nights(store, since=first)
-    table = night_table(points, only=only, zone=store.zone)
+    read = read_nights(store, night_by_campaign, first)
+    points = read.points
+    shown = {item: night for item, night in night_by_campaign.items() if night >= first}
+    table = night_table(points, shown)
     details = night_details(points, table)
-    regressions = find_regressions(store, Question(since=first), table=full_table)
+    regressions = find_regressions(store, Question(since=first), read)
     recent = regressions
     # News may have begun on any of the newest ninety nights.
     if nights and first > nights[-WINDOW_NIGHTS:][0]:
-        recent = find_regressions(store, Question(), table=full_table)
+        recent = find_regressions(store, Question(), read)
     series = sorted(
         _series(store, table, details.is_trusted, regressions),
         key=lambda row: (-row.badness, row.key),
@@ -320,7 +321,6 @@ def _series(
     store: Store, table: NightTable, trusted: NDArray[np.bool_], regressions: Regressions
 ) -> Iterator[SiteSeries]:
     """Yield every series of a table."""
-    series_by_key = read_series(store)
     builds = store.builds()
     annotations = [
         item for item in store.annotations() if table.nights and item.night >= table.nights[0]
@@ -329,16 +329,13 @@ def _series(
         serial: _updates(sightings, table, store.zone)
         for serial, sightings in store.sightings().items()
     }
-    changes: dict[SeriesKey, list[LatencyChange]] = defaultdict(list)
-    for change in sorted(regressions.changes, key=lambda item: item.night):
-        changes[change.series.key].append(change)
-    outputs: dict[SeriesKey, list[OutputsChange]] = defaultdict(list)
-    for turn in sorted(
-        [*regressions.faulty_before, *regressions.outputs], key=lambda item: item.night
-    ):
-        outputs[turn.series.key].append(turn)
+    changes = grouped(
+        sorted(regressions.changes, key=lambda item: item.night), lambda item: item.series.key
+    )
+    turns = sorted([*regressions.faulty_before, *regressions.outputs], key=lambda item: item.night)
+    outputs = grouped(turns, lambda item: item.series.key)
     for place, key in enumerate(table.series):
-        series, row = series_by_key[key], table.latency_us[place]
+        series, row = regressions.series_by_key[key], table.latency_us[place]
         words = series.words
         last = int(np.flatnonzero(np.isfinite(row))[-1])
         events = [

@@ -392,7 +392,7 @@ class LivePages:
 
     def site(self) -> Site:
         """Return the pages' contents now."""
-        return self._cached.now()
+        return self._cached.read()
 
     def _farm_page(self, *, is_part: bool) -> str:
         """Return the farm's page.
@@ -406,7 +406,7 @@ class LivePages:
                 mark = (farm.night.night, farm.night.left == 0, store.history_mark())
                 if mark != self._changes[0]:
                     # The cached site may be older than the mark.
-                    self._changes = (mark, recent_changes(self._cached.now(is_fresh=True)))
+                    self._changes = (mark, recent_changes(self._cached.read(is_fresh=True)))
         now = self._workspace.clock.now()
         return site_pages.farm_page(farm, self._changes[1], now, is_part=is_part)
 

@@ -227,12 +227,16 @@ def test_the_farms_page_forgets_changes_that_are_expected_or_whose_campaigns_are
     with workspace_of(tmp_path, store) as workspace:
         pages = LivePages(workspace, FarmNow(workspace, None), since="")
 
-        def has_changes() -> bool:
-            page = pages.page("farm/now")
+        def content(path: str) -> bytes:
+            page = pages.page(path)
             assert page is not None
-            return b"4 unexpected changes" in page.content
+            return page.content
+
+        def has_changes() -> bool:
+            return b"4 unexpected changes" in content("farm/now")
 
         assert has_changes()
+        assert b"<bdi>driver</bdi>" not in content("") == content("")
         night = night_of_place(CHANGE)
         store.annotate(
             Annotation(
@@ -240,6 +244,7 @@ def test_the_farms_page_forgets_changes_that_are_expected_or_whose_campaigns_are
             )
         )
         assert not has_changes()
+        assert b"4 expected</b>: <bdi>driver</bdi>" in content("")
         store.delete_annotation("a")
         assert has_changes()
         for campaign in store.campaigns()[: NIGHTS - CHANGE]:

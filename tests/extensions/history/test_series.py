@@ -10,7 +10,12 @@ import numpy as np
 import pytest
 
 from orchestrator.analysis.summary import summarize
-from orchestrator.extensions.history.series import NightTable, night_details, night_table
+from orchestrator.extensions.history.series import (
+    NightTable,
+    night_details,
+    night_of,
+    night_table,
+)
 from orchestrator.records.case import BuildSha, CampaignId, ModelSha, Serial, SeriesKey
 from orchestrator.records.history import CampaignSketch, Contents, Points, SeriesSketch
 
@@ -43,8 +48,9 @@ def points_of(*points: Point, hours: tuple[float, ...] = (0.0, 1.0, 25.0)) -> Po
 
 
 def table_of(points: Points) -> NightTable:
-    ids = [campaign.campaign_id for campaign in points.campaigns]
-    return night_table(points, only=ids, zone=UTC)
+    return night_table(
+        points, {item.campaign_id: night_of(item.created_at, UTC) for item in points.campaigns}
+    )
 
 
 @pytest.mark.parametrize("turn", [1, -1])
