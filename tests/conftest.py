@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import gc
+import gzip
 import importlib
+import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -17,7 +21,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import psutil
 import pytest
@@ -454,6 +458,25 @@ def golden(name: str, made: str) -> None:
     if os.environ.get("WRITE_GOLDEN"):
         path.write_text(made, "utf-8")
     assert made == path.read_text("utf-8")
+
+
+def folds(page: str) -> dict[str, Any]:
+    """Return what is folded into a page, by name: tables with their rows, and pictures, as HTML."""
+    found = re.findall(r'<script type="text/plain" id="pack-([^"]+)">([^<]*)<', page)
+    return {
+        name: _unfolded(json.loads(gzip.decompress(base64.b64decode(text)))) for name, text in found
+    }
+
+
+def _unfolded(folded: Any) -> Any:
+    if not isinstance(folded, dict) or "rows" not in folded:
+        return folded["html"] if isinstance(folded, dict) else folded
+    pieces = [
+        [part["html"][place] for place in part["places"]]
+        for part in (folded["rows"], *folded["columns"])
+    ]
+    rows = ["".join(parts) + "</tr>" for parts in zip(*pieces, strict=True)]
+    return folded["html"].replace("</tbody>", "".join(rows) + "</tbody>")
 
 
 def golden_texts(name: str, tell: Callable[[str], str]) -> None:

@@ -124,7 +124,10 @@ def _is_slower(row: ResultRow, than: ResultRow) -> bool:
 
 def times_as_long(row: ResultRow, over: ResultRow) -> str:
     """Return the ratio of two cases' times: ``1.34 times [1.31, 1.37]``."""
-    ratio = _ratio(row, over)
+    return _times(_ratio(row, over))
+
+
+def _times(ratio: Ratio) -> str:
     if ratio.interval is None:
         return f"{ratio.value:.2f} times (one run, not tested)"
     return f"{ratio.value:.2f} times [{ratio.interval.low:.2f}, {ratio.interval.high:.2f}]"
@@ -152,10 +155,10 @@ def _slow_delegate(rows: Sequence[ResultRow]) -> Iterator[Sentence]:
         for group in by_delegate.values() if on_cpu else ():
             best, cpu = fastest_row(group), fastest_row(on_cpu)
             if not _is_slower(cpu, best):
-                relation = (
-                    "is slower than" if _is_slower(best, cpu) else "isn't shown to be faster than"
-                )
-                text = f"{best.configuration} {relation} {cpu.configuration}: it takes {times_as_long(best, cpu)} as long"
+                ratio = _ratio(best, cpu)
+                is_slower = ratio.is_faster(_UNTESTED)
+                relation = "is slower than" if is_slower else "isn't shown to be faster than"
+                text = f"{best.configuration} {relation} {cpu.configuration}: it takes {_times(ratio)} as long"
                 yield Sentence(text, [best, cpu])
 
 

@@ -79,18 +79,21 @@ def evidence_of(rows: Sequence[ResultRow]) -> Iterator[Sequence[tuple[str, Seque
         run_tables = _parts(runs, [len(row.invocations) for row in cases])
         findings = findings_table([item for row in cases for item in row.findings])
         finding_tables = _parts(findings, [len(row.findings) for row in cases])
+        words = zip(*(column.cells(cases) for column in _JUDGED), strict=True)
         yield [
             (
                 visible(row.model.label),
                 [
-                    *_head(row, digits),
+                    *_head(row, judged, digits),
                     *_objections(row, finding_table),
                     *_delegate(row),
                     *_runs(row, run_table, characters),
                     _identity(row),
                 ],
             )
-            for row, finding_table, run_table in zip(cases, finding_tables, run_tables, strict=True)
+            for row, judged, finding_table, run_table in zip(
+                cases, words, finding_tables, run_tables, strict=True
+            )
         ]
 
 
@@ -132,7 +135,7 @@ def _badge(word: str, css_class: str = "") -> Piece:
     return "span", word, f"badge {css_class}".rstrip()
 
 
-def _head(row: ResultRow, digits: int) -> Iterator[Block]:
+def _head(row: ResultRow, judged: Sequence[str], digits: int) -> Iterator[Block]:
     virtual = _badge("virtual", "virtual")
     device: list[Piece] = [("bdi", row.device.label, "name")]
     device += [" ", virtual] if row.is_virtual else []
@@ -143,8 +146,7 @@ def _head(row: ResultRow, digits: int) -> Iterator[Block]:
         yield _p(_badge("imported", "v-warning"), origin)
     badges = [
         _badge(f"{column.head} {word}", column.tone(row) if column.tone is not None else "")
-        for column in _JUDGED
-        for word in column.cells([row])
+        for column, word in zip(_JUDGED, judged, strict=True)
         if word not in NOTHINGS and (column.name != "outputs" or row.has_checked_outputs)
     ]
     yield _p(*badges, _badge(row.case.process_mode.value), css_class="badges")

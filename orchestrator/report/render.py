@@ -95,7 +95,10 @@ def render_html(data: ReportData, *, title: str, is_of_site: bool = False) -> st
     }
     is_folded = len(blocks) > _MOST_OPEN
     if is_folded:
-        folds |= {f"picture-{place}": pack(drawn) for place, (_, _, drawn, _) in enumerate(blocks)}
+        folds |= {
+            f"picture-{place}": pack({"html": drawn})
+            for place, (_, _, drawn, _) in enumerate(blocks)
+        }
     folds |= {
         f"evidence-{place}": pack(part) for place, part in enumerate(evidence_of(data.results))
     }

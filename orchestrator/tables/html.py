@@ -29,8 +29,8 @@ from orchestrator.tables.labels import STATE_CLASSES, page_name
 from orchestrator.tables.table import NOTHING, NOTHINGS, Column, Form, Kind, R, Table
 from orchestrator.units import format_bytes, format_change, format_latency
 
-#: The class of a table that the page's script lets people search, choose from and save.
-GRID: Final = "grid-table"
+#: The class of a packed table, which the page's script lets people search, choose from and save.
+_GRID: Final = "grid-table"
 #: A word of more characters may be broken into lines.
 _LONG: Final = 30
 #: A change of at least this many percent is coloured.
@@ -82,8 +82,6 @@ class _Cells(Generic[R]):
     column: Column[R]
     texts: Sequence[Any]
     html: Sequence[str]
-    #: The characters of the longest text, where the page's script needs it; else empty.
-    width: str
 
     @cached_property
     def head(self) -> str:
@@ -95,8 +93,6 @@ class _Cells(Generic[R]):
         attributes = {
             "scope": "col",
             "data-name": column.name,
-            "data-choice": "1" * column.is_choice,
-            "data-width": self.width,
             "class": "n" * column.is_figure,
         }
         return f"<th{_attributes(attributes)}>{plain(column.head)}{unit}</th>"
@@ -121,45 +117,75 @@ class TableHtml(Generic[R]):
     """A table as HTML: each cell is made once; all rows are put together, or some of them."""
 
     def __init__(self, table: Table[R], css_class: str = "cards") -> None:
-        """``css_class`` is the table's class; see :data:`GRID`."""
+        """``css_class`` is the table's class."""
         self._table = table
-        self._is_grid = css_class == GRID
-        self._css_class = GRID if self._is_grid else f"whole {css_class}"
+        self._is_grid = css_class == _GRID
+        self._css_class = _GRID if self._is_grid else f"whole {css_class}"
         # On a narrow window, rows are cards with heads beside the cells.
         self._has_labels = css_class.startswith(("cards", "pictured"))
         columns = [column for column in table.columns if Form.HTML in column.forms]
         self._columns = list(map(self._cells, columns))
         self._starts = [f"<tr{_attributes(self._of_row(row))}>" for row in table.listed]
         self._below = [self._below_name(place) for place in range(len(table.listed))]
+        # No part of the table has these.
+        self._columns = self._not_empty(slice(None))
 
     def part(self, begin: int = 0, end: int | None = None) -> Html:
         """Return rows ``begin`` to ``end``. Columns that say nothing of them are left out; those
         that say one word of all of them are hidden, and the word stands below.
         """
-        rows, table = slice(begin, end), self._table
+        rows = slice(begin, end)
+        before, after, columns = self._split(rows)
+        cells = (of_column for _, of_column in columns)
+        lines = (f"{''.join(parts)}</tr>" for parts in zip(self._starts[rows], *cells, strict=True))
+        return Html(f"{before}{''.join(lines)}{after}")
+
+    def packed(self) -> str:
+        """Return all rows packed: the table's HTML without rows, the rows' starts, and the columns
+        with the characters of the longest text and the words to choose from. The page's script
+        makes elements only of what is seen or asked for.
+        """
+        before, after, columns = self._split(slice(None))
+        packed = []
+        for item, cells in columns:
+            texts = dict.fromkeys(item.texts) if item.column.kind not in _HTML_KINDS else {}
+            packed.append(
+                _numbered(cells)
+                | {
+                    "width": max(map(len, texts), default=0),
+                    "choices": [*map(visible, texts)] if item.column.is_choice else [],
+                }
+            )
+        return pack({"html": before + after, "rows": _numbered(self._starts), "columns": packed})
+
+    def _split(self, rows: slice) -> tuple[str, str, Sequence[tuple[_Cells[R], Sequence[str]]]]:
+        """Return the HTML before some rows and after them, and the columns with their cells."""
+        table, begin = self._table, rows.start or 0
         if table.nothing and not self._starts[rows]:
-            return Html(tag("p", plain(table.nothing), "empty"))
-        columns = [item for item in self._columns if not item.is_empty(rows)]
-        names, *further = columns or self._columns[:1]
+            return tag("p", plain(table.nothing), "empty"), "", ()
+        names, *further = self._not_empty(rows)
         shared = [item for item in further if item.is_shared(rows)]
         heads = [names.head]
-        cells: list[Sequence[str]] = [self._names(names, rows)]
+        columns: list[tuple[_Cells[R], Sequence[str]]] = [(names, self._names(names, rows))]
         for item in further:
-            is_hidden, of_column = item in shared, item.html[rows]
+            is_hidden, cells = item in shared, item.html[rows]
             heads.append(f"<th hidden{item.head[3:]}" if is_hidden else item.head)
-            cells.append(
-                [f"<td hidden{cell[3:]}" for cell in of_column] if is_hidden else of_column
+            columns.append(
+                (item, [f"<td hidden{cells[0][3:]}"] * len(cells) if is_hidden else cells)
             )
-        lines = (f"{''.join(parts)}</tr>" for parts in zip(self._starts[rows], *cells, strict=True))
         caption = plain(table.caption)
         shared_text = "; ".join(filter(None, (item.shared_text(begin) for item in shared)))
-        return Html(
+        before = (
             f'<div class="scroll" role="region" tabindex="0" aria-label="{caption}">'
             f'<table class="{self._css_class}" data-table="{plain(table.name)}"'
             f' data-order="{plain(table.order)}"><caption class="unseen">{caption}</caption>'
-            f"<thead><tr>{''.join(heads)}</tr></thead><tbody>{''.join(lines)}</tbody></table></div>"
-            + (tag("p", plain(f"In all rows: {shared_text}."), "legend") if shared_text else "")
+            f"<thead><tr>{''.join(heads)}</tr></thead><tbody>"
         )
+        legend = tag("p", plain(f"In all rows: {shared_text}."), "legend") if shared_text else ""
+        return before, f"</tbody></table></div>{legend}", columns
+
+    def _not_empty(self, rows: slice) -> list[_Cells[R]]:
+        return [item for item in self._columns if not item.is_empty(rows)] or self._columns[:1]
 
     def _of_row(self, row: R) -> dict[str, str]:
         """Return a row's attributes."""
@@ -192,8 +218,13 @@ class TableHtml(Generic[R]):
         rows = self._table.listed
         label = f' data-label="{plain(column.head)}"' if self._has_labels else ""
         is_html = column.kind in _HTML_KINDS
+        figures = column.figures(rows) if column.is_figure else ()
         texts: Sequence[Any] = (
-            [column.value(row) for row in rows] if is_html else column.cells(rows)
+            list(map(column.value, rows))
+            if is_html
+            else column.texts(rows, figures)
+            if column.is_figure
+            else column.cells(rows)
         )
         tones = [""] * len(rows) if column.tone is None else list(map(column.tone, rows))
         # Of each cell its attributes and its content.
@@ -207,30 +238,36 @@ class TableHtml(Generic[R]):
             case Kind.CASES:
                 contents = (("", _cases(links)) for links in texts)
             case Kind.NUMBER | Kind.COUNT:
-                contents = self._figures(column, texts, tones)
+                contents = self._figures(column, texts, tones, figures)
             case _:
                 contents = map(partial(_words, is_card=self._has_labels), texts, tones)
         if column.case is not None or column.opens:
             pairs = zip(contents, map(partial(self._address, column), rows), strict=True)
             contents = ((words, _link(address, html)) for (words, html), address in pairs)
-        width = ""
         if self._is_grid and not is_html:
-            width = str(max(map(len, texts), default=0))
             is_merged = column.kind is not Kind.NUMBER and not column.opens
             column = replace(column, is_merged=is_merged or column.is_merged)
         cells = [f"<td{label}{words}>{html}</td>" for words, html in contents]
-        return _Cells(column, texts, cells, width)
+        return _Cells(column, texts, cells)
 
     def _figures(
-        self, column: Column[R], texts: Sequence[str], tones: Sequence[str]
+        self,
+        column: Column[R],
+        texts: Sequence[str],
+        tones: Sequence[str],
+        figures: Sequence[float | None],
     ) -> Iterator[tuple[str, str]]:
         """Yield cells of figures; in a grid each has its value where the text isn't just that, with
         two more digits where exports have more.
         """
-        rows, figures = self._table.listed, column.figures(self._table.listed)
+        if not (self._is_grid or column.tone or column.is_signed or column.bar):
+            for text in texts:
+                css_class = "n nothing" if text in NOTHINGS else "n"
+                yield _class(css_class), text if column.shown is None else plain(text)
+            return
         shown_digits = column.decimals(figures)
         digits = shown_digits + 2 if column.exact is not None else shown_digits or None
-        for row, text, tone, figure in zip(rows, texts, tones, figures, strict=True):
+        for row, text, tone, figure in zip(self._table.listed, texts, tones, figures, strict=True):
             css_class, more = f"n {tone}", ""
             if figure is None or text in NOTHINGS:
                 css_class += " nothing"
@@ -261,6 +298,12 @@ def _cases(links: Iterable[tuple[str, str]]) -> str:
     return tag("ul", "".join(items), "plain")
 
 
+def _numbered(pieces: Sequence[str]) -> dict[str, Any]:
+    """Return each different piece once, and its place for each of these."""
+    places = {piece: place for place, piece in enumerate(dict.fromkeys(pieces))}
+    return {"html": list(places), "places": [places[piece] for piece in pieces]}
+
+
 def table_html(table: Table[Any], css_class: str = "cards") -> Html:
     """Return all rows of a table as HTML."""
     return TableHtml(table, css_class).part()
@@ -268,7 +311,7 @@ def table_html(table: Table[Any], css_class: str = "cards") -> Html:
 
 def fold(table: Table[Any]) -> str:
     """Return a table packed, which the page's script unfolds when it is looked at."""
-    return pack(table_html(table, GRID))
+    return TableHtml(table, _GRID).packed()
 
 
 def _link(address: str, words: str) -> str:
@@ -282,7 +325,9 @@ def _words(text: str, tone: str, *, is_card: bool) -> tuple[str, str]:
     if "-" in tone:
         return "", badge(text, tone) if text else ""
     is_long = not is_card and len(text) > _LONG
-    return _class(f"{tone} words" if is_long else tone), text and f"<bdi>{plain(text)}</bdi>"
+    # Letters of ASCII have one direction.
+    content = plain(text) if text.isascii() else tag("bdi", plain(text))
+    return _class(f"{tone} words" if is_long else tone), content
 
 
 @lru_cache(maxsize=1 << 10)

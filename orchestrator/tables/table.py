@@ -162,9 +162,10 @@ class Column(Generic[R]):
 
     def cells(self, rows: Sequence[R]) -> list[str]:
         """Return the texts of the column for people, not escaped."""
-        if not self.is_figure:
-            return list(self._words(rows))
-        figures = self.figures(rows)
+        return self.texts(rows, self.figures(rows)) if self.is_figure else list(self._words(rows))
+
+    def texts(self, rows: Sequence[R], figures: Sequence[float | None]) -> list[str]:
+        """Return the texts of these figures of rows for people, not escaped."""
         form = self.form(self.decimals(figures))
         texts = [NOTHING if figure is None else format(figure, form) for figure in figures]
         text_of = self.shown

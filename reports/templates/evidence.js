@@ -173,8 +173,8 @@
   }
   function placeOf(key) {
     if (!order) {
-      order = data("results").then(function (html) {
-        return new Map(Array.from(html.matchAll(/ href="#c-([^"]+)"/g), function (link, place) { return [link[1], place]; }));
+      order = data("results").then(function (folded) {
+        return new Map(Array.from(folded.columns[0].html.join("").matchAll(/ href="#c-([^"]+)"/g), function (link, place) { return [link[1], place]; }));
       });
     }
     return order.then(function (places) { return places.get(key); });

@@ -1,4 +1,5 @@
-/* The page's tables, as tables/html.py wrote them: rows are sorted, searched, chosen, hidden, copied and saved. */
+/* The page's tables, as tables/html.py wrote them: rows are sorted, searched, chosen, hidden, copied and saved.
+   Of a packed table, cells are made of their HTML once they are seen or asked for. */
 (function () {
   var make = report.element, collator = new Intl.Collator(undefined, { numeric: true });
   /* Of a table with more rows, only those in view are in the document, so that their number doesn't matter. */
@@ -9,20 +10,42 @@
   function isNothing(word) { return !word || word === "---"; }
   /* A cell's words; a row's head without what is said of the whole row. */
   function text(cell) {
-    if (cell.tagName === "TD") { return cell.textContent.trim(); }
+    if (cell.tagName === "TD" || !cell.querySelector(".virtual, .apart")) { return cell.textContent.trim(); }
     return Array.from(cell.childNodes, function (node) {
       return node.matches && node.matches(".virtual, .apart") ? "" : node.textContent;
     }).join("").trim();
   }
-  function isVirtual(row) { return row.classList.contains("virtual-ground"); }
+  function isVirtual(row) { return row.frame.classList.contains("virtual-ground"); }
+  function isUnclean(row) { return row.frame.classList.contains("unclean"); }
 
-  function Table(element) {
+  /* What a page holds packed of all rows: each different piece of HTML, and its place for each row. */
+  function unpacked(packed) {
+    var elements = null, texts = [];
+    function element(row) {
+      elements = elements || Array.from(report.fragment(packed.html.join("")).children);
+      return elements[packed.places[row]];
+    }
+    return {
+      width: packed.width, choices: packed.choices, element: element,
+      html: function (row) { return packed.html[packed.places[row]]; },
+      text: function (row) {
+        var place = packed.places[row];
+        if (texts[place] === undefined) { texts[place] = text(element(row)); }
+        return texts[place];
+      }
+    };
+  }
+
+  function Table(element, packed) {
     var self = this;
     this.element = element;
     this.caption = element.caption.textContent;
     this.view = element.parentElement;
     this.body = element.tBodies[0];
-    this.rows = Array.from(this.body.rows);
+    var starts = packed && unpacked(packed.rows);
+    /* Of a row: the element with its attributes, and the one with its cells, too, once it is seen. */
+    this.rows = packed ? packed.rows.places.map(function (number, place) { return { place: place, frame: starts.element(place) }; }) :
+      Array.from(this.body.rows, function (row) { return { frame: row, element: row }; });
     this.isLong = this.rows.length > ALL_DRAWN;
     this.words = new Map();
     this.group = null;
@@ -32,7 +55,8 @@
       var label = unit ? title.slice(0, -unit.textContent.length).trim() : title;
       return {
         head: head, place: place, name: head.dataset.name, label: label, title: unit ? label + " (" + unit.textContent + ")" : label,
-        isNumber: head.classList.contains("n"), isPicture: head.classList.contains("picture")
+        isNumber: head.classList.contains("n"), isPicture: head.classList.contains("picture"),
+        packed: packed && unpacked(packed.columns[place])
       };
     });
     this.columns.forEach(function (column) {
@@ -45,7 +69,7 @@
       });
       column.head.append(button);
     });
-    if (element.classList.contains("grid-table")) { this.makeForm(); }
+    if (packed) { this.makeForm(); }
     else {
       var tools = make("div", "table-tools");
       tools.append(this.copier("small"));
@@ -53,8 +77,22 @@
     }
     if (this.isLong) { this.makeLong(); }
     element.control = this;
-    this.refresh();
+    /* All rows of a table that the page was written with are in it already. */
+    this.shown = this.rows;
+    if (packed || chosen.model || chosen.device) { this.refresh(); }
   }
+
+  /* A row's cell, also of a row that isn't seen. */
+  function cellOf(row, column) { return column.packed ? column.packed.element(row.place) : row.element.cells[column.place]; }
+  function textOf(row, column) { return column.packed ? column.packed.text(row.place) : text(cellOf(row, column)); }
+  /* The element of a row with its cells. */
+  Table.prototype.whole = function (row) {
+    if (!row.element) {
+      row.element = row.frame.cloneNode();
+      row.element.append(report.fragment(this.columns.map(function (column) { return column.packed.html(row.place); }).join("")));
+    }
+    return row.element;
+  };
 
   function labelled(words, control) {
     var label = make("label", "", words + " ");
@@ -87,7 +125,7 @@
     this.search.autocomplete = "off";
     this.search.placeholder = "any words";
     form.append(labelled("Search", this.search));
-    var unclean = this.rows.filter(function (row) { return row.classList.contains("unclean"); }).length;
+    var unclean = this.rows.some(isUnclean);
     if (unclean) {
       this.judged = chooser([["all", ""], ["clean", "1"], ["not clean", "0"]]);
       form.append(labelled("Show", this.judged));
@@ -115,8 +153,8 @@
     form.append(sortLabel, this.counts, action("Save as CSV", "", function () { self.saveCsv(); }), this.copier(""));
     this.choices = [];
     this.columns.forEach(function (column) {
-      if (!column.head.dataset.choice || column.head.hidden || self.rows.length < FEW) { return; }
-      var words = Array.from(new Set(self.rows.map(function (row) { return text(row.cells[column.place]); }))).filter(Boolean);
+      if (column.head.hidden || self.rows.length < FEW) { return; }
+      var words = column.packed.choices.filter(Boolean);
       if (words.length < 2 || words.length > MOST_CHOICES) { return; }
       var select = chooser([["all", ""]].concat(words.sort(collator.compare).map(function (word) { return [word, word]; })));
       self.choices.push({ column: column, select: select });
@@ -138,12 +176,10 @@
   Table.prototype.makeLong = function () {
     var self = this, widths = make("colgroup"), sum = 0, isPending = false;
     this.element.classList.add("long");
-    this.body.replaceChildren();
     this.element.setAttribute("aria-rowcount", this.rows.length + 1);
-    this.rows.forEach(function (row, place) { row.setAttribute("aria-rowindex", place + 2); });
     this.columns.forEach(function (column) {
       if (column.head.hidden) { return; }
-      var longest = Math.max(Number(column.head.dataset.width) || 17, column.label.length + 2, column.isNumber ? 9 : 0);
+      var longest = Math.max(column.packed.width || 17, column.label.length + 2, column.isNumber ? 9 : 0);
       var col = make("col"), width = Math.min(longest, WIDEST) + 3;
       col.style.width = width + "ch";
       sum += width;
@@ -174,7 +210,7 @@
   /* Figures go by their value, all else by its words; what is missing stays at the end. */
   function inOrder(rows, column, direction) {
     var items = rows.map(function (row, place) {
-      var cell = row.cells[column.place], word = text(cell), value = parseFloat(cell.dataset.value || word);
+      var cell = cellOf(row, column), word = textOf(row, column), value = parseFloat(cell.dataset.value || word);
       return { row: row, place: place, word: word, value: value, isMissing: column.isNumber ? isNaN(value) : isNothing(word) };
     });
     items.sort(function (a, b) {
@@ -190,7 +226,7 @@
   Table.prototype.wordsOf = function (row) {
     if (!this.words.has(row)) {
       var columns = this.columns.filter(function (column) { return !column.isNumber && !column.isPicture; });
-      this.words.set(row, columns.map(function (column) { return text(row.cells[column.place]); }).join("\n").toLowerCase());
+      this.words.set(row, columns.map(function (column) { return textOf(row, column); }).join("\n").toLowerCase());
     }
     return this.words.get(row);
   };
@@ -198,25 +234,25 @@
   Table.prototype.isChosen = function (row) {
     var columns = this.columns;
     return ["model", "device"].every(function (name) {
-      var column = columns.find(function (item) { return item.name === name; });
-      if (!chosen[name] || !column && !row.dataset[name]) { return true; }
-      var word = row.dataset[name] || text(row.cells[column.place]);
+      var column = chosen[name] && columns.find(function (item) { return item.name === name; });
+      if (!chosen[name] || !column && !row.frame.dataset[name]) { return true; }
+      var word = row.frame.dataset[name] || textOf(row, column);
       return word === chosen[name] || word.indexOf(chosen[name] + " (") === 0;
     });
   };
   Table.prototype.fits = function (row, words) {
     var self = this;
     if (this.real && this.real.checked && isVirtual(row)) { return false; }
-    if (this.judged && this.judged.value && row.classList.contains("unclean") !== (this.judged.value === "0")) { return false; }
+    if (this.judged && this.judged.value && isUnclean(row) !== (this.judged.value === "0")) { return false; }
     return this.isChosen(row) && (this.choices || []).every(function (item) {
-      return !item.select.value || text(row.cells[item.column.place]) === item.select.value;
+      return !item.select.value || textOf(row, item.column) === item.select.value;
     }) && words.every(function (word) { return self.wordsOf(row).indexOf(word) !== -1; });
   };
   /* Which rows are shown, in which order. */
   Table.prototype.refresh = function () {
     var self = this, group = this.group;
     var words = this.search ? this.search.value.toLowerCase().split(/\s+/).filter(Boolean) : [];
-    var rows = group === null ? this.rows : this.rows.filter(function (row) { return row.dataset.group === group; });
+    var rows = group === null ? this.rows : this.rows.filter(function (row) { return row.frame.dataset.group === group; });
     this.shown = rows.filter(function (row) { return self.fits(row, words); });
     if (this.sorted) { this.shown = inOrder(this.shown, this.sorted[0], this.sorted[1]); }
     if (this.counts) { this.counts.textContent = this.shown.length + " of " + rows.length; }
@@ -232,9 +268,10 @@
   };
   Table.prototype.fill = function (from, to) {
     var width = this.columns.length, left = this.shown.length - to;
-    var rows = this.shown.slice(from, to);
+    var rows = this.shown.slice(from, to).map(this.whole, this);
     this.drawnFrom = from;
     this.drawnTo = to;
+    if (this.isLong) { rows.forEach(function (row, place) { row.setAttribute("aria-rowindex", from + place + 2); }); }
     if (from > 0) { rows.unshift(spacer(from, width)); }
     if (left > 0) { rows.push(spacer(left, width)); }
     if (!this.shown.length) {
@@ -262,9 +299,9 @@
     var safe = function (word) { return field(/^[=+\-@\t\r]/.test(word) ? "'" + word : word); };
     var lines = [columns.map(function (column) { return safe(column.title); }).concat("is virtual", "case")];
     this.shown.forEach(function (row) {
-      var link = row.querySelector("th a.open");
+      var link = cellOf(row, columns[0]).querySelector("a.open");
       lines.push(columns.map(function (column) {
-        var cell = row.cells[column.place], word = text(cell);
+        var cell = cellOf(row, column), word = textOf(row, column);
         if (!column.isNumber) { return safe(word); }
         return cell.dataset.value || (cell.classList.contains("nothing") ? "" : field(word.replace(/^\+/, "")));
       }).concat(String(isVirtual(row)), link ? field(link.getAttribute("href").replace(/^#c-|^.*\/|\.html$/g, "")) : ""));
@@ -277,14 +314,14 @@
       columns.map(function (column) { return column.title; }),
       columns.map(function (column) { return column.isNumber; }),
       this.shown.map(function (row) {
-        return columns.map(function (column, place) { return text(row.cells[column.place]) + (!place && isVirtual(row) ? " (virtual)" : ""); });
+        return columns.map(function (column, place) { return textOf(row, column) + (!place && isVirtual(row) ? " (virtual)" : ""); });
       })
     );
   };
 
   /* The farm's page is written again every few seconds. */
-  function all(scope) {
-    scope.querySelectorAll("[data-table]:not(#farm table)").forEach(function (element) { if (!element.control) { new Table(element); } });
+  function all(scope, packed) {
+    scope.querySelectorAll("[data-table]:not(#farm table)").forEach(function (element) { if (!element.control) { new Table(element, packed); } });
   }
   function each(act) {
     document.querySelectorAll("[data-table]").forEach(function (element) { if (element.control) { act(element.control); } });
@@ -317,10 +354,9 @@
   /* Tables and pictures that the page holds folded until they are looked at. */
   document.querySelectorAll("[data-fold]").forEach(function (holder) {
     report.whenSeen(holder, function () {
-      report.data(holder.dataset.fold).then(function (html) {
-        /* Rows that aren't in view never come into the document. */
-        var made = report.fragment(html);
-        all(made);
+      report.data(holder.dataset.fold).then(function (folded) {
+        var made = report.fragment(folded.html);
+        all(made, folded.rows && folded);
         holder.replaceChildren(made);
         if (holder.dataset.groups) { byGroup(holder.querySelector("table").control, report.byId(holder.dataset.groups)); }
         holder.classList.add("drawn");

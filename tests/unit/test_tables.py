@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import gzip
 import json
 import re
 from dataclasses import replace
@@ -24,7 +22,7 @@ from orchestrator.tables.renderers import as_frame, as_markdown, as_text, csv_li
 from orchestrator.tables.results import RESULTS, exported_table, results_table
 from orchestrator.tables.table import EVERYWHERE, Column, Form, Kind, Table
 from orchestrator.units import US_PER_MS
-from tests.conftest import golden
+from tests.conftest import folds, golden
 from tests.samples.sample_lab import REAL_PIXEL, case, lab_of, series, small_lab
 
 DATA = build_report_data(small_lab().inputs())
@@ -50,19 +48,13 @@ KINDS: Table[tuple[Any, ...]] = Table(
 )
 #: Each form, as far as it can be read: of a page what it holds folded, of a frame its CSV.
 READ = {
-    Form.HTML: lambda page: re.sub(r"(?=<t[rdh][ >])", "\n", folded(page, "kinds")),
+    Form.HTML: lambda page: re.sub(r"(?=<t[rdh][ >])", "\n", folds(page)["kinds"]),
     # Versions of pandas call a text's type differently: string, string[python].
     Form.FRAME: lambda frame: (
         "\n".join(f"{name}: {str(kind).partition('[')[0]}" for name, kind in frame.dtypes.items())
         + f"\n{frame.to_csv(index=False)}"
     ),
 }
-
-
-def folded(page: str, name: str) -> str:
-    """The table that a page holds folded, as HTML."""
-    (packed,) = re.findall(rf'id="pack-{name}">([^<]*)<', page)
-    return str(json.loads(gzip.decompress(base64.b64decode(packed))))
 
 
 def render(table: Table[Any], form: Form) -> Any:
@@ -87,7 +79,7 @@ def shown_heads(table: Table[Any], form: Form) -> list[str]:
     made = render(table, form)
     match form:
         case Form.HTML:
-            return re.findall(r'<th scope="col"[^>]*>([^<]*)', folded(made, table.name))
+            return re.findall(r'<th scope="col"[^>]*>([^<]*)', folds(made)[table.name])
         case Form.TEXT:
             return re.split(r"  +", made.split("\n")[1])
         case Form.MARKDOWN:
@@ -125,7 +117,7 @@ def test_a_page_says_once_only_what_all_rows_say_in_the_same_words() -> None:
     name = Column[tuple[int, str]]("name", "name", lambda row: row[1])
     for rows, is_same in (([(3, ""), (3, "")], True), ([(3, "3 of 4"), (3, "")], False)):
         table = Table(name="runs", caption="Runs", columns=(name, runs), rows=rows)
-        page = folded(render(table, Form.HTML), "runs")
+        page = folds(render(table, Form.HTML))["runs"]
         assert ("In all rows: runs 3." in page) == is_same
         # The page's script searches and saves it nevertheless.
         assert page.count('<td hidden class="n">3</td>') == 2 * is_same
@@ -136,7 +128,7 @@ def test_a_sentence_of_several_lines_is_one_line_for_people() -> None:
     rows = ["it failed:\n  no driver\n", ""]
     table = Table(name="reasons", caption="Reasons", columns=(column,), rows=rows)
     assert column.cells(rows) == ["it failed:; no driver", ""]
-    assert "it failed:; no driver" in folded(render(table, Form.HTML), "reasons")
+    assert "it failed:; no driver" in folds(render(table, Form.HTML))["reasons"]
     assert json.loads(render(table, Form.JSON))[0] == {"reason": rows[0]}
     skip = replace(DATA.skipped[0].skipped, reason=rows[0])
     (text,) = {line.name: line for line in skips_table([]).columns}["reason"].cells(
@@ -235,7 +227,7 @@ def test_a_page_leaves_out_what_text_leaves_out_and_has_no_hidden_figures() -> N
         runs = [record for each in owners for record in series(each, 5_000.0)]
         data = build_report_data(lab_of(runs, REAL_PIXEL).inputs())
         tables = page_tables(data)
-        page = folded(render(tables["results"], Form.HTML), "results")
+        page = folds(render(tables["results"], Form.HTML))["results"]
         heads = re.findall(r'data-name="(\w+)"', page)
         lines = [re.findall(r"<t[hd][ >].*?</t[hd]>", line) for line in page.split("<tr")[2:]]
         values = {

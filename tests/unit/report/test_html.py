@@ -1,6 +1,4 @@
-import base64
 import functools
-import gzip
 import json
 import re
 from dataclasses import replace
@@ -12,7 +10,7 @@ from orchestrator.records.campaign import Origin, Terms
 from orchestrator.records.case import DelegateName
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.render import render_html
-from tests.conftest import golden
+from tests.conftest import folds, golden
 from tests.samples.sample_lab import (
     HOSTILE_NAMES,
     MOBILENET,
@@ -58,16 +56,6 @@ class Page(HTMLParser):
 
 def page_of(lab, *, title="Nightly"):
     return render_html(build_report_data(lab.inputs()), title=title)
-
-
-def folds(html):
-    """What is folded into a page as JSON, by name."""
-    found = re.findall(
-        r'<script type="text/plain" id="pack-([^"]+)">(.*?)</script>', html, re.DOTALL
-    )
-    return {
-        name: json.loads(gzip.decompress(base64.b64decode(text)).decode()) for name, text in found
-    }
 
 
 def pictures(html):
@@ -290,4 +278,4 @@ def test_log_keeps_its_lines():
 def test_without_scripts_a_case_of_another_lab_says_where_it_was_imported_from():
     origin = Terms(origin=Origin(file="night.zip", sha256="0" * 64))
     html = page_of(lab_of(series(case(REAL_PIXEL), 10_000), REAL_PIXEL, terms=origin))
-    assert 'data-label="origin"><bdi>imported from night.zip' in html
+    assert 'data-label="origin">imported from night.zip' in html
