@@ -84,7 +84,7 @@ def main() -> None:
             status = benchfarm("adb", "status", "--json")
             known = json.loads(status)
             server = next(
-                item["address"] for item in known["servers"] if item["for"] == "virtual lab"
+                item["address"] for item in known["servers"] if item["for"] == "virtual phones"
             )
             address = json.loads(benchfarm("virtual", "list", "--json"))["phones"][0]["address"]
             adb = f"{shlex.quote(known['binary'])} -L {shlex.quote(parse_address(server).spec)} -s {address}"

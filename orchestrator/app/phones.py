@@ -345,12 +345,12 @@ def adb_servers(workspace: Workspace) -> tuple[list[dict[str, object]], str]:
     """Return the running adb servers, as JSON has them, and the adb binary to start, or why there
     is none.
 
-    A server is ``for`` real phones or the virtual lab; ``version`` is its answer, or its error.
+    A server is ``for`` real or virtual phones; ``version`` is its answer, or its error.
     """
     servers: list[dict[str, object]] = []
     for purpose, find in (
         ("real phones", workspace.running_plugged_server),
-        ("virtual lab", workspace.lab_server),
+        ("virtual phones", workspace.lab_server),
     ):
         if (server := find()) is None:
             continue

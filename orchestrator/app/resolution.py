@@ -12,7 +12,6 @@ from orchestrator.analysis.resolution import Resolution, Visible, session_of
 from orchestrator.app.attached import Needs
 from orchestrator.app.measuring import MeasuredCampaign, run
 from orchestrator.app.workspace import Workspace
-from orchestrator.engine.events import Notice
 from orchestrator.errors import BenchfarmError
 from orchestrator.records.case import FIGURE_PASS, grouped
 from orchestrator.records.device import DeviceFacts
@@ -58,7 +57,7 @@ def measure_equal_sides(
             with suppress(BenchfarmError):
                 lines = [item.text for item in measured_resolutions(workspace, measured)]
                 for text in dict.fromkeys([*lines, *problems_of(measured)]):
-                    workspace.observer.on_event(Notice(event="report", text=text))
+                    workspace.notice("report", text)
             raise
     return measured
 

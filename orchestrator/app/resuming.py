@@ -15,7 +15,6 @@ from orchestrator.app.stored import find_campaign, read_campaign
 from orchestrator.app.workspace import Workspace
 from orchestrator.engine.campaign import close_campaign
 from orchestrator.engine.device_campaign import why_not_restored
-from orchestrator.engine.events import Notice
 from orchestrator.engine.open_work import open_work_by_serial, slim
 from orchestrator.errors import BenchfarmError, DeviceBusyError, UsageError
 from orchestrator.files import sha256_of
@@ -65,9 +64,7 @@ def restore_changed(workspace: Workspace, serials: Collection[Serial]) -> None:
         if item.error is not None and not isinstance(item.error, DeviceBusyError):
             text = f"{item.name} {why_not_restored(item.name, item.error)}"
             keys = {"device": item.name}
-            workspace.observer.on_event(
-                Notice(event="resume", text=text, level="warning", keys=keys)
-            )
+            workspace.notice("resume", text, level="warning", keys=keys)
 
 
 def _chosen(workspace: Workspace, listed: Sequence[Campaign]) -> tuple[Campaign, tuple[str, ...]]:
@@ -98,7 +95,7 @@ def _chosen(workspace: Workspace, listed: Sequence[Campaign]) -> tuple[Campaign,
         reasons.append(f"{identity} is {reason}")
         by_name += [f"{identity} ({reason})"] if is_by_name else []
     for text in passed_over:
-        workspace.observer.on_event(Notice(event="resume", text=text, level="warning"))
+        workspace.notice("resume", text, level="warning")
     if not free:
         raise UsageError(
             f"no campaign in {workspace.store.name} can be resumed here: {'; '.join(reasons)}",
@@ -121,7 +118,7 @@ def _chosen(workspace: Workspace, listed: Sequence[Campaign]) -> tuple[Campaign,
     if further := [*titles.values(), *by_name]:
         text += f"; 'benchfarm run --resume ID' resumes another one: {', '.join(further)}"
     keys = {"campaign_id": chosen.campaign_id, "campaign": chosen.name}
-    workspace.observer.on_event(Notice(event="campaign-resumed", text=text, keys=keys))
+    workspace.notice("campaign-resumed", text, keys=keys)
     return read_campaign(workspace.store, chosen.campaign_id), tuple(passed_over)
 
 

@@ -43,9 +43,9 @@ def limited(plan: Plan, limits: PlanOptions, now: datetime) -> Plan:
     return plan
 
 
-def span_of(option: str, text: str) -> float | None:
-    """Return the seconds of an option's text, None for an empty one; raises UsageError."""
-    return _seconds(option, text, parse_seconds) if text else None
+def span_of(option: str, text: str) -> float:
+    """Return the seconds of an option's text, 0 for an empty one; raises UsageError."""
+    return _seconds(option, text, parse_seconds) if text else 0.0
 
 
 def age_of(option: str, text: str) -> float:

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from orchestrator.app.choice import BuildChoice
 from orchestrator.clock import Deadline, SystemClock
@@ -110,6 +110,10 @@ class Workspace:
     def note(self, serial: str, text: str) -> None:
         """Report something of a phone to the observer."""
         self.observer.on_event(DeviceNote(serial=Serial(serial), text=text, is_problem=True))
+
+    def notice(self, event: str, text: str, **more: Any) -> None:  # noqa: ANN401 - fields of the event
+        """Report something else to the observer; ``more`` are fields of Notice."""
+        self.observer.on_event(Notice(event=event, text=text, **more))
 
     @property
     def store(self) -> Store:
@@ -298,7 +302,7 @@ class Workspace:
         return BuildChoice(
             lambda: self.library,
             self.settings.cache_folder / "fake-binaries",
-            hint=lambda text: self.observer.on_event(Notice(event="hint", text=text)),
+            hint=functools.partial(self.notice, "hint"),
         )
 
     @property

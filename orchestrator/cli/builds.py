@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 from typer import Argument, Option
 
 from orchestrator.app.requests import AddRequest
-from orchestrator.cli.commands import command
+from orchestrator.cli.commands import command, workspace_of
 from orchestrator.cli.options import Texts
 from orchestrator.cli.output import CommandResult, shown
 from orchestrator.cli.progress import downloads_on_stderr
@@ -53,9 +53,7 @@ def list_builds(
 
     Example: benchfarm build list
     """
-    from orchestrator.app.workspace import Workspace
-
-    with Workspace(settings) as workspace:
+    with workspace_of(settings) as workspace:
         archive = workspace.library.archive
         rows = [
             _ListedBuild(
@@ -143,10 +141,9 @@ def fetch(
     Example: benchfarm build fetch benchmark_model --abi arm64-v8a
     """
     from orchestrator.app.builds import fetch_builds
-    from orchestrator.app.workspace import Workspace
 
     on_progress = downloads_on_stderr(settings.log_format)
-    with Workspace(settings) as workspace:
+    with workspace_of(settings) as workspace:
         fetched, problems = fetch_builds(workspace, names, split(abi), on_progress)
     lines = [line for result in fetched for line in _fetched_lines(result)]
     for spec, problem in problems:
@@ -155,14 +152,7 @@ def fetch(
     data = {
         "fetched": fetched,
         "problems": [
-            {
-                "name": spec.name,
-                "abi": spec.abi,
-                "code": error.code,
-                "message": str(error),
-                "hint": error.hint,
-            }
-            for spec, error in problems
+            {"name": spec.name, "abi": spec.abi, **error.facts} for spec, error in problems
         ],
     }
     is_missing = bool(problems) or any(result.recipe for result in fetched)
@@ -191,9 +181,8 @@ def add(settings: Settings, request: _Added) -> CommandResult:
     Example: benchfarm build add ./benchmark_model --name mine
     """
     from orchestrator.app.builds import add_build
-    from orchestrator.app.workspace import Workspace
 
-    with Workspace(settings) as workspace:
+    with workspace_of(settings) as workspace:
         build, replaced = add_build(workspace, request)
     lines = _build_lines(build)
     if replaced is not None:
@@ -218,9 +207,7 @@ def pin(
 
     Example: benchfarm build use benchmark_model@4f1c
     """
-    from orchestrator.app.workspace import Workspace
-
-    with Workspace(settings) as workspace:
+    with workspace_of(settings) as workspace:
         release = workspace.library.find_release(address)
         workspace.library.archive.use(release)
     text = f"{release.name} for {', '.join(release.abis)}: {_titled(release)} is in use now"

@@ -47,7 +47,7 @@ def reporting_workspace(
     observer = observer_for_stderr(settings.log_format)
     with Workspace(settings, makes_store=makes_store, observer=observer) as workspace:
         workspace.on_missing = _download_offer(workspace)
-        workspace.wait = Deadline(span_of("--wait", wait) or 0.0)
+        workspace.wait = Deadline(span_of("--wait", wait))
         try:
             yield workspace
         except (StoreError, HostStorageError) as error:
@@ -96,8 +96,6 @@ def reporting(workspace: Workspace, measured: MeasuredCampaign) -> Iterator[list
     The results of the other devices stay: the yielded list takes lines with their places, which are
     printed then. The fault has its own exit code.
     """
-    from orchestrator.engine.events import Notice
-
     where = list[str]()
     try:
         yield where
@@ -105,7 +103,7 @@ def reporting(workspace: Workspace, measured: MeasuredCampaign) -> Iterator[list
         if measured.result.fault is not None:
             keys = {"campaign_id": measured.campaign.campaign_id}
             for text in where:
-                workspace.observer.on_event(Notice(event="report", text=text, keys=keys))
+                workspace.notice("report", text, keys=keys)
         measured.checked()
 
 

@@ -33,6 +33,7 @@ from orchestrator.errors import UsageError
 from orchestrator.plugins import command_words, load
 
 if TYPE_CHECKING:
+    from orchestrator.app.workspace import Workspace
     from orchestrator.records.answers import DoneAnswer
     from orchestrator.settings import Settings
 
@@ -324,3 +325,10 @@ def _settings(*, is_json: bool) -> Settings:
     if settings.log_format == "json":
         logs_as_json()
     return replace(settings, may_ask=not is_json and settings.log_format != "json")
+
+
+def workspace_of(settings: Settings, *, needs_store: bool = True) -> Workspace:
+    """Return a workspace without progress, in which a missing store isn't made."""
+    from orchestrator.app.workspace import Workspace
+
+    return Workspace(settings, makes_store=False, needs_store=needs_store)

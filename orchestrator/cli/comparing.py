@@ -14,7 +14,7 @@ from typer import Argument, Option
 from orchestrator.app.requests import CompareOptions, PairLimits
 from orchestrator.cli.builds import RELEASE
 from orchestrator.cli.campaigns import facts_of, reporting, reporting_workspace
-from orchestrator.cli.commands import command
+from orchestrator.cli.commands import command, workspace_of
 from orchestrator.cli.devices import EQUAL_RUNS, equal_sides_result
 from orchestrator.cli.options import (
     LEAST_DIFFERENCE,
@@ -169,11 +169,10 @@ def compare(
     Measures nothing. 'benchfarm ab' measures two sides in turns on the same phone.
     """
     from orchestrator.app import comparing
-    from orchestrator.app.workspace import Workspace
 
     output = output.checked()
     rule = replace(rule, allow=split(rule.allow))
-    with Workspace(settings, makes_store=False) as workspace:
+    with workspace_of(settings) as workspace:
         comparison = comparing.compare(workspace, sides or (), rule)
         notes = (*comparison.notes, *comparing.allow_hints(comparison, rule.allow))
         return rendered(workspace, replace(comparison, notes=notes), output)
@@ -335,7 +334,7 @@ def bisect(
     from orchestrator.app import bisecting, time_limits
     from orchestrator.report import comparisons
 
-    fresh_s = time_limits.span_of("--since", search.since) or 0.0
+    fresh_s = time_limits.span_of("--since", search.since)
     options, limits = {**options, "name": "bisect"}, search.limits
     with reporting_workspace(settings, search.wait) as workspace:
         result, releases, facts = bisecting.bisect(

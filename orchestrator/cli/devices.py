@@ -16,7 +16,7 @@ from typer import Argument, Context, Option
 
 from orchestrator import __version__
 from orchestrator.cli.campaigns import exit_code_of, reporting_workspace
-from orchestrator.cli.commands import command
+from orchestrator.cli.commands import command, workspace_of
 from orchestrator.cli.options import DryRun, Texts, Wait, refuse
 from orchestrator.cli.output import CommandResult, shown, to_json
 from orchestrator.errors import DeviceError, UsageError
@@ -84,7 +84,6 @@ def restore(
     differs, 3 when a phone is unreachable.
     """
     from orchestrator.app.phones import restore_phones
-    from orchestrator.app.workspace import Workspace
 
     if force and not serials:
         raise UsageError(
@@ -93,7 +92,7 @@ def restore(
         )
     if dry_run:
         return _pending(settings, serials or ())
-    with Workspace(settings, makes_store=False) as workspace:
+    with workspace_of(settings) as workspace:
         results = restore_phones(workspace, serials or None, take=force)
     restored = {
         serial: list(undone) for item in results for serial, undone in item.restored.items()
@@ -126,9 +125,8 @@ def connect(
     Example: benchfarm device connect 192.168.1.20:40123
     """
     from orchestrator.app.phones import connect_phone, disconnect_phone
-    from orchestrator.app.workspace import Workspace
 
-    with Workspace(settings, makes_store=False) as workspace:
+    with workspace_of(settings) as workspace:
         return (disconnect_phone if undo else connect_phone)(workspace, address)
 
 
@@ -143,9 +141,8 @@ def pair(
     Example: benchfarm device pair 192.168.1.20:37123 123456
     """
     from orchestrator.app.phones import pair_phone
-    from orchestrator.app.workspace import Workspace
 
-    with Workspace(settings, makes_store=False) as workspace:
+    with workspace_of(settings) as workspace:
         return pair_phone(workspace, address, code)
 
 
@@ -176,16 +173,15 @@ def adb(
     Example: benchfarm adb stop
     """
     from orchestrator.app.phones import adb_servers, stop_adb
-    from orchestrator.app.workspace import Workspace
 
     if action not in {"status", "stop"}:
         raise UsageError(f"there is no action {action!r}", hint="status or stop")
     if action == "stop":
         return stop_adb(settings)
-    with Workspace(settings) as workspace:
+    with workspace_of(settings) as workspace:
         servers, binary = adb_servers(workspace)
     running = {item["for"]: item for item in servers}
-    rows = [running.get(purpose, {"for": purpose}) for purpose in ("real phones", "virtual lab")]
+    rows = [running.get(purpose, {"for": purpose}) for purpose in ("real phones", "virtual phones")]
     listed = Table(name="servers", caption="adb servers", columns=_SERVERS, rows=rows)
     return shown(listed, f"adb binary: {binary}", facts={"binary": binary})
 
@@ -413,9 +409,8 @@ def doctor(
     Example: benchfarm doctor
     """
     from orchestrator.app.doctor import farm_findings, host_findings
-    from orchestrator.app.workspace import Workspace
 
-    with Workspace(settings, makes_store=False) as workspace:
+    with workspace_of(settings) as workspace:
         findings = [] if farm else host_findings(workspace)
         return findings_result([*farm_findings(workspace, must_be_there=farm), *findings])
 
@@ -459,11 +454,10 @@ _CHECKS: Sequence[Column[PhoneCheck]] = (
 def _pending(settings: Settings, serials: Sequence[str]) -> CommandResult:
     """Compare phones with their state before any change."""
     from orchestrator.app.phones import pending_on
-    from orchestrator.app.workspace import Workspace
 
     lines: list[str] = []
     data: list[dict[str, Any]] = []
-    with Workspace(settings, makes_store=False, needs_store=False) as workspace:
+    with workspace_of(settings, needs_store=False) as workspace:
         for name in serials or workspace.conditioner.unrestored():
             try:
                 facts, pending, differences = pending_on(workspace, name)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from typer import Option
 
-from orchestrator.cli.commands import command
+from orchestrator.cli.commands import command, workspace_of
 from orchestrator.cli.options import Json
 from orchestrator.cli.output import CommandResult, shown, styled, watched
 from orchestrator.errors import UsageError
@@ -161,12 +161,11 @@ def status(
     Example: benchfarm status --watch
     """
     from orchestrator.app.status import open_campaigns
-    from orchestrator.app.workspace import Workspace
 
     if every_s is not None and not watch:
         raise UsageError("--every means nothing without --watch", hint="leave it out")
     # Read from the store and this computer's state only: asking phones would disturb runs.
-    with Workspace(settings, makes_store=False) as workspace:
+    with workspace_of(settings) as workspace:
 
         def read() -> tuple[CommandResult, bool]:
             statuses = open_campaigns(workspace)

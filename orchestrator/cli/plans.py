@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final
 
 from typer import Argument, Option
 
-from orchestrator.cli.commands import command
+from orchestrator.cli.commands import command, workspace_of
 from orchestrator.cli.options import Texts
 from orchestrator.cli.output import CommandResult, shown, to_json
 from orchestrator.errors import AdbUnavailableError, UsageError
@@ -34,14 +34,13 @@ def show(
     Example: benchfarm plan show plan.yaml
     """
     from orchestrator.app.preparing import planned, task_of
-    from orchestrator.app.workspace import Workspace
     from orchestrator.config.plan import load_plan
     from orchestrator.tables.labels import unique_labels
 
     # Nothing is measured or stored. A new program is put on a device and asked for its flags. A
     # program that isn't on this computer is listed as missing, and still planned with.
     plan = load_plan(path, home=settings.data_folder)
-    with Workspace(settings, makes_store=False, needs_store=False) as workspace:
+    with workspace_of(settings, needs_store=False) as workspace:
         task = task_of(workspace, plan)
         missing = workspace.builds.missing(plan, task.facts)
         workspace.builds.assume(missing)
@@ -147,11 +146,10 @@ def init(
     Nothing is measured. An existing file isn't overwritten.
     """
     from orchestrator.app.phones import list_devices
-    from orchestrator.app.workspace import Workspace
 
     if out.exists():
         raise UsageError(f"{out} exists already", hint="name another file with --out")
-    with Workspace(settings, makes_store=False, needs_store=False) as workspace:
+    with workspace_of(settings, needs_store=False) as workspace:
         try:
             devices = [
                 item.facts

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option
 
 from orchestrator.app.exchange import EXPORTERS, FORMATS, ROWS, ExportRequest, ImportRequest
-from orchestrator.cli.commands import command
+from orchestrator.cli.commands import command, workspace_of
 from orchestrator.cli.options import CAMPAIGNS, Campaigns, HtmlOut, Legend, Out
 from orchestrator.cli.output import ENDINGS, CommandResult, columns, format_of, joined
 from orchestrator.errors import UsageError
@@ -93,9 +93,8 @@ def _data(
 ) -> tuple[list[Any], ReportData]:
     """Return the named campaigns, by default the newest, and the data of their report."""
     from orchestrator.app.stored import named_campaigns, report_data
-    from orchestrator.app.workspace import Workspace
 
-    with Workspace(settings, makes_store=False) as workspace:
+    with workspace_of(settings) as workspace:
         chosen = named_campaigns(workspace.store, campaigns or ("",))
         return chosen, report_data(workspace, chosen, has_logs=has_logs)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from typer import Argument, Option
 
-from orchestrator.cli.commands import command
+from orchestrator.cli.commands import command, workspace_of
 from orchestrator.cli.options import DryRun, Out, Texts
 from orchestrator.cli.output import CommandResult, Streamed, columns, shown
 from orchestrator.errors import StoreError, UsageError
@@ -68,13 +68,12 @@ def campaigns(
     Example: benchfarm results list --name nightly --limit 5
     """
     from orchestrator.app.status import running_here, state_of
-    from orchestrator.app.workspace import Workspace
     from orchestrator.tables.runs import StoredCampaign, campaigns_table
 
     states = (*CampaignStatus, CUT_OFF, ELSEWHERE)
     if status and status not in states:
         raise UsageError(f"--status: {unknown_word_message(status, states)}")
-    with Workspace(settings, makes_store=False) as workspace:
+    with workspace_of(settings) as workspace:
         listed = workspace.store.campaigns(with_hidden=hidden)
         # Read after the campaigns: a removed one is left out, a new one isn't listed.
         progress, out_of_lists = workspace.store.progress(), workspace.store.hidden_campaigns()
@@ -134,17 +133,16 @@ def runs(
     Example: benchfarm results runs newest --status failed
     """
     from orchestrator.app.stored import find_campaigns, listed_runs
-    from orchestrator.app.workspace import Workspace
     from orchestrator.tables.runs import runs_table
 
     if selection.outcome and selection.outcome not in list(Outcome):
         raise UsageError(f"--status: {unknown_word_message(selection.outcome, Outcome)}")
-    with Workspace(settings, makes_store=False) as workspace:
+    with workspace_of(settings) as workspace:
         chosen = [item.campaign_id for item in find_campaigns(workspace.store, campaign)]
 
     def fitting() -> Iterator[RunRecord]:
         # Read while they are printed: a large campaign's runs aren't held in memory.
-        with Workspace(settings, makes_store=False) as workspace:
+        with workspace_of(settings) as workspace:
             yield from filter(selection.fits, workspace.store.runs(campaign_ids=chosen))
 
     def lines() -> Iterator[str]:
@@ -202,11 +200,10 @@ def log(
     paths, addresses and names.
     """
     from orchestrator.app.stored import find_run, log_text
-    from orchestrator.app.workspace import Workspace
 
     if issue and attachment:
         raise UsageError("--issue chooses its own text; leave out --attachment")
-    with Workspace(settings, makes_store=False) as workspace:
+    with workspace_of(settings) as workspace:
         run = find_run(workspace.store, run_id)
         if issue:
             return _issue(workspace, run, out)
@@ -261,9 +258,8 @@ def reparse(
     Example: benchfarm results reparse
     """
     from orchestrator.app.stored import reparse_campaigns
-    from orchestrator.app.workspace import Workspace
 
-    with Workspace(settings, makes_store=False) as workspace:
+    with workspace_of(settings) as workspace:
         review = reparse_campaigns(workspace, campaigns or ())
     text = f"{counted(review.reviewed, 'run')} parsed again, {len(review.changed)} changed"
     if review.pruned:
@@ -372,14 +368,13 @@ def remove(
     This can't be undone. A campaign that is being measured is refused.
     """
     from orchestrator.app import resuming
-    from orchestrator.app.workspace import Workspace
 
     if not yes:
         raise UsageError(
             "removing a campaign can't be undone: give --yes",
             hint="'benchfarm results hide' only removes them from lists",
         )
-    with Workspace(settings, makes_store=False) as workspace:
+    with workspace_of(settings) as workspace:
         # All or none of them.
         chosen = _chosen(workspace.store, campaigns)
         resuming.check_no_names(filter(None, chosen.values()), campaigns)
@@ -413,9 +408,7 @@ def hide(
 
     A command that names a hidden campaign still shows it.
     """
-    from orchestrator.app.workspace import Workspace
-
-    with Workspace(settings, makes_store=False) as workspace:
+    with workspace_of(settings) as workspace:
         chosen = _chosen(workspace.store, campaigns)
         for campaign_id in chosen:
             workspace.store.hide_campaign(campaign_id, is_hidden=not undo)

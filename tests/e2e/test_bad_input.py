@@ -272,7 +272,7 @@ def test_virtual_phones_alone_are_measured_without_a_server_for_real_ones(
         # As where nobody names a server.
         assert cli(words, model, ANDROID_ADB_SERVER_PORT="").exit_code in {0, 1}
         servers = cli("adb status --json", ANDROID_ADB_SERVER_PORT="").ok().json["servers"]
-        assert [server["for"] for server in servers if server["ours"]] == ["virtual lab"]
+        assert [server["for"] for server in servers if server["ours"]] == ["virtual phones"]
     finally:
         cli("virtual down")
 

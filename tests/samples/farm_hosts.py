@@ -151,7 +151,7 @@ class Host:
         phone."""
         status = self("adb", "status")
         server = str(
-            next(item["address"] for item in status["servers"] if item["for"] == "virtual lab")
+            next(item["address"] for item in status["servers"] if item["for"] == "virtual phones")
         )
         phones = {item["serial"]: item["address"] for item in self("virtual", "list")["phones"]}
         return str(status["binary"]), server, phones[self.serial]
