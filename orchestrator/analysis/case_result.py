@@ -10,7 +10,6 @@ import statistics
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from operator import attrgetter
 from typing import Final, TypeVar
 
 from orchestrator.analysis.findings import finding
@@ -254,7 +253,7 @@ def with_outputs(
     A figure of a configuration whose outputs are wrong is rejected, however good it is; outputs
     that drift make it suspect.
     """
-    own_check = newest_check(runs)
+    own_check = next(iter(newest_checks(runs).values()), None)
     output_check = own_check or check
     if output_check is None:
         return result
@@ -284,30 +283,18 @@ def with_outputs(
     return result
 
 
-def has_comparison(run: RunRecord) -> bool:
-    """Whether a run's outputs were compared with the reference's."""
-    return run.report is not None and bool(run.report.extra.get("parity"))
-
-
 def check_of(run: RunRecord) -> OutputCheck | None:
     """Return a run's check of the outputs, None where it didn't compare them."""
-    if run.report is None or not has_comparison(run):
+    extra = run.report.extra if run.report is not None else {}
+    if not extra.get("parity"):
         return None
-    extra = run.report.extra
-    error = extra.get("parity_error")
     return OutputCheck(
         verdict=ParityVerdict(str(extra["parity"])),
         reason=str(extra.get("parity_reason", "")),
-        error=error if isinstance(error, float) else None,
+        error=run.further("parity_error"),
         run_id=run.run_id,
         at=run.started_at,
     )
-
-
-def newest_check(runs: Iterable[RunRecord]) -> OutputCheck | None:
-    """Return the newest comparison of a case's outputs, or None."""
-    checks = (check for run in runs if (check := check_of(run)) is not None)
-    return max(checks, key=attrgetter("at"), default=None)
 
 
 def newest_checks(
@@ -460,7 +447,7 @@ def clocks_low(runs: Sequence[RunRecord]) -> tuple[LowClock, ...]:
             continue
         _, figures = of_one_kind(siblings)
         # All by the same measure: the clocks while the cores worked, or else mean clocks.
-        rows = [(*pair, _busy_clock(pair[0])) for pair in figures]
+        rows = [(*pair, pair[0].further(BUSY_CLOCK) or 0.0) for pair in figures]
         if not all(share > 0 for _, _, share in rows):
             rows = [(*pair, share) for pair in figures if (share := mean_clock_share(pair[0])) > 0]
         if len(rows) < SIBLINGS_MIN:
@@ -472,11 +459,6 @@ def clocks_low(runs: Sequence[RunRecord]) -> tuple[LowClock, ...]:
             if share < CLOCKS_LOW_MAX * median_share and latency_us >= slowed * median_us:
                 low_clocks.append(LowClock(run=run, share=share, median_share=median_share))
     return tuple(low_clocks)
-
-
-def _busy_clock(run: RunRecord) -> float:
-    share = run.report.extra.get(BUSY_CLOCK) if run.report is not None else None
-    return share if isinstance(share, float) else 0.0
 
 
 def _without_low_clocks(

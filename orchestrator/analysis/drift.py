@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final
 
 from orchestrator.analysis.findings import finding
@@ -131,14 +131,14 @@ class Attempt:
         started = [run for run in self.runs if run.reason_code not in NOT_BEGUN]
         if not started:
             return 0.0
-        end = max(run.started_at + timedelta(seconds=run.duration_s) for run in started)
+        end = max(run.ended_at for run in started)
         return (end - started[0].started_at).total_seconds()
 
     @property
     def has_failed(self) -> bool:
         """Whether it was ended because its last runs gave no figure."""
         last = self.runs[-_FAILURES_MAX:]
-        failed = len(last) == _FAILURES_MAX and all(measured_us(run) is None for run in last)
+        failed = len(last) == _FAILURES_MAX and all(run.measured_us is None for run in last)
         return failed or (bool(last) and last[-1].outcome is Outcome.TIMED_OUT)
 
     def is_whole(self, sustained_s: float) -> bool:
@@ -180,7 +180,7 @@ def points_of(attempt: Attempt) -> tuple[tuple[float, float], ...]:
             latency_us,
         )
         for run in attempt.runs
-        if (latency_us := measured_us(run)) is not None
+        if (latency_us := run.measured_us) is not None
     )
 
 
@@ -188,17 +188,6 @@ def curve_of(attempt: Attempt) -> SustainedCurve | None:
     """Return an attempt's curve; None when fewer than two invocations gave a figure."""
     points = points_of(attempt)
     return sustained(points) if len(points) > 1 else None
-
-
-def measured_us(run: RunRecord) -> float | None:
-    """Return the latency that a completed invocation of any pass printed: its median, else its
-    mean.
-    """
-    return (
-        None
-        if run.outcome is not Outcome.COMPLETED or run.report is None
-        else run.report.latency_us()
-    )
 
 
 #: A device is called moved wrongly once in a thousand times.
@@ -281,10 +270,10 @@ def checks(runs: Sequence[RunRecord]) -> tuple[Check, ...]:
             Check(
                 number=number,
                 latencies_us=tuple(
-                    value for run in members if (value := measured_us(run)) is not None
+                    value for run in members if (value := run.measured_us) is not None
                 ),
                 begun_at=min(run.started_at for run in members),
-                ended_at=max(run.started_at + timedelta(seconds=run.duration_s) for run in members),
+                ended_at=max(run.ended_at for run in members),
                 battery_heat_c=first.state_before.battery_heat_c
                 if first.state_before is not None
                 else None,
@@ -332,7 +321,7 @@ def history_of(runs: Iterable[RunRecord]) -> tuple[float, ...]:
     """
     numbered: dict[tuple[CampaignId, int], list[float]] = {}
     for run in runs:
-        latency_us = measured_us(run) if run.run_pass is Pass.REFERENCE else None
+        latency_us = run.measured_us if run.run_pass is Pass.REFERENCE else None
         if latency_us is not None:
             numbered.setdefault((run.campaign_id, run.invocation // CHECK_INVOCATIONS), []).append(
                 latency_us

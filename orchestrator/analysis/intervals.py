@@ -235,10 +235,10 @@ def autocorrelation_of(logs: Sequence[float]) -> Autocorrelation:
     """Return the autocorrelation of logarithms in order of time; NO_AUTOCORRELATION for fewer than five or equal
     ones.
     """
-    import numpy as np
-
     if len(logs) <= SAMPLES_LOST or min(logs) == max(logs):
         return NO_AUTOCORRELATION
+    import numpy as np
+
     return Autocorrelation(
         weight=len(logs) - SAMPLES_LOST, total=float(totals(np.asarray([logs], dtype=float))[0])
     )

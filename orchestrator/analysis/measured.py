@@ -16,7 +16,7 @@ from typing import Any, Final
 from orchestrator.analysis.case_result import (
     CaseResult,
     CaseStatus,
-    has_comparison,
+    check_of,
     judge_latency,
     newest_checks,
     with_outputs,
@@ -24,7 +24,6 @@ from orchestrator.analysis.case_result import (
 from orchestrator.analysis.findings import finding_step
 from orchestrator.analysis.intervals import (
     NO_AUTOCORRELATION,
-    SAMPLES_LOST,
     Autocorrelation,
     autocorrelation_of,
 )
@@ -339,8 +338,6 @@ def _autocorrelations(
 def _autocorrelation(runs: Iterable[RunRecord]) -> Autocorrelation:
     """Return the autocorrelation that the runs of one case show of their device."""
     _, measured = of_one_kind([run for run in runs if run.verdict.quality is not Quality.REJECTED])
-    if len(measured) <= SAMPLES_LOST:
-        return NO_AUTOCORRELATION
     measured.sort(key=lambda pair: pair[0].started_at)
     return autocorrelation_of(logs_of([latency_us for _, latency_us in measured]))
 
@@ -359,7 +356,8 @@ def measured_cases(
     fit_runs = (
         run
         for run in runs
-        if run.outcome is not Outcome.UNFIT and (has_comparison(run) or run.run_pass is FIGURE_PASS)
+        if run.outcome is not Outcome.UNFIT
+        and (run.run_pass is FIGURE_PASS or check_of(run) is not None)
     )
     measured: list[Measured] = []
     for name, campaign_runs in grouped(fit_runs, lambda run: run.campaign_id).items():

@@ -125,8 +125,8 @@ def resolution_us(run: RunRecord) -> float:
     tokens, which are quotients.
     """
     usual = 0.0 if run.case.is_per_token else PRINTED_US
-    resolution = None if run.report is None else run.report.extra.get("resolution_us")
-    return resolution if isinstance(resolution, float) else usual
+    resolution = run.further("resolution_us")
+    return usual if resolution is None else resolution
 
 
 def worst_quality(runs: Iterable[RunRecord]) -> Quality:

@@ -147,13 +147,18 @@ def _sides_of(pairing: Pairing, cases: Mapping[CaseKey, Case], serial: Serial) -
     ]
 
 
+def pairing_of(campaign: Campaign) -> Pairing:
+    """Return the pairing of an A/B campaign."""
+    assert campaign.terms.pairing is not None, "an A/B campaign has its pairing"
+    return campaign.terms.pairing
+
+
 class PairProgress:
     """The pairs of one device in an A/B campaign: those that ran, and those that follow."""
 
     def __init__(self, campaign: Campaign, serial: Serial, runs: Iterable[RunRecord]) -> None:
-        assert campaign.terms.pairing is not None, "an A/B campaign has its pairing"
         self._seed = f"{campaign.seed}:{serial}"
-        self._pairing = campaign.terms.pairing
+        self._pairing = pairing_of(campaign)
         self._cases = {item.case.case_key: item.case for item in campaign.invocations}
         self._sides = _sides_of(self._pairing, self._cases, serial)
         self._runs: dict[CaseKey, list[RunRecord]] = {

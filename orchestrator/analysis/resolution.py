@@ -108,11 +108,9 @@ def session_of(runs: Sequence[RunRecord]) -> Session | None:
     figures = [latency_us for _, latency_us in of_one_kind(ended)[1]]
     if summary is None or not figures:
         return None
-    last = ended[-1]
-    seconds = (last.started_at - ended[0].started_at).total_seconds() + last.duration_s
     return Session(
         median_us=summary.median_us,
-        seconds=seconds,
+        seconds=(ended[-1].ended_at - ended[0].started_at).total_seconds(),
         pairs=tuple(
             math.log(after / before)
             for before, after in zip(figures[::2], figures[1::2], strict=False)

@@ -162,8 +162,7 @@ def mean_clock_share(run: RunRecord) -> float:
 
     Of the cluster with the highest share.
     """
-    stored = run.report.extra.get(MEAN_CLOCK) if run.report is not None else None
-    if isinstance(stored, float):
+    if (stored := run.further(MEAN_CLOCK)) is not None:
         return stored
     return max(
         (

@@ -10,9 +10,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from orchestrator.analysis.bisection import BisectResult, Compared, Probe, gravest, search
-from orchestrator.analysis.pairing import answers
+from orchestrator.analysis.pairing import answers, pairing_of
 from orchestrator.app.attached import open_devices
-from orchestrator.app.comparing import pair_comparison, pairing_of, unmeasured_reason
+from orchestrator.app.comparing import pair_comparison, unmeasured_reason
 from orchestrator.app.measuring import measure
 from orchestrator.app.pairing import Sides, prepare, sides_of
 from orchestrator.app.preparing import Prepared, start

@@ -20,7 +20,7 @@ from orchestrator.analysis.comparison import (
     title_of,
 )
 from orchestrator.analysis.measured import Measured
-from orchestrator.analysis.pairing import PairCount, pair_counts
+from orchestrator.analysis.pairing import PairCount, pair_counts, pairing_of
 from orchestrator.analysis.summary import session_noises
 from orchestrator.app.requests import CompareOptions
 from orchestrator.app.stored import (
@@ -337,12 +337,6 @@ def _has(case: Case, key: str, value: str) -> bool:
     if key in _CONFIG_KEYS:
         return _CONFIG_KEYS[key](case) == value
     return dict(case.flags).get(key) == value
-
-
-def pairing_of(campaign: Campaign) -> Pairing:
-    """Return the pairing of an A/B campaign."""
-    assert campaign.terms.pairing is not None, "an A/B campaign has its pairing"
-    return campaign.terms.pairing
 
 
 def pair_comparison(

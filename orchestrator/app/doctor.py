@@ -68,11 +68,7 @@ def farm_findings(workspace: Workspace, *, must_be_there: bool) -> list[Finding]
                 return []
         return list(queue_source().findings(workspace))
     except StoreError as error:
-        return [
-            problem(
-                "queue", str(error), error.hint or "fix that, then run 'benchfarm doctor' again"
-            )
-        ]
+        return [_failed("queue", error)]
 
 
 def host_findings(workspace: Workspace) -> list[Finding]:
@@ -100,12 +96,13 @@ def run_checks(checks: Sequence[tuple[str, Callable[[], Iterable[Finding]]]]) ->
         try:
             findings += check()
         except BenchfarmError as error:
-            findings.append(
-                problem(
-                    name, str(error), error.hint or "fix that, then run 'benchfarm doctor' again"
-                )
-            )
+            findings.append(_failed(name, error))
     return findings
+
+
+def _failed(name: str, error: BenchfarmError) -> Finding:
+    step = error.hint or "fix that, then run 'benchfarm doctor' again"
+    return problem(name, str(error), step)
 
 
 def _store(workspace: Workspace) -> list[Finding]:

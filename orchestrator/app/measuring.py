@@ -19,7 +19,7 @@ from orchestrator.app.status import PublishedStatus
 from orchestrator.app.workspace import Workspace
 from orchestrator.config.plan import plan_from_options
 from orchestrator.engine.campaign import run_on_devices
-from orchestrator.engine.events import CampaignEnded, DeviceNote, Notice
+from orchestrator.engine.events import CampaignEnded, DeviceNote
 from orchestrator.engine.invocation import Context
 from orchestrator.engine.open_work import slim
 from orchestrator.errors import (
@@ -110,10 +110,11 @@ class MeasuredCampaign:
 
     @property
     def runs_text(self) -> str:
-        """How many runs are stored, for people: ``12 runs (1 without a result, 4 left out)``."""
-        some = {"without a result": self.without_result, "left out": self.result.not_run}
-        each = ", ".join(f"{count} {words}" for words, count in some.items() if count)
-        return counted(self.result.stored, "run") + (f" ({each})" if each else "")
+        """How many runs there are, for people: ``8 runs (1 without a result), 4 left out``."""
+        left_out = self.result.not_run
+        failed = f" ({self.without_result} without a result)" if self.without_result else ""
+        text = counted(self.result.stored - left_out, "run") + failed
+        return text + (f", {left_out} left out" if left_out else "")
 
     @cached_property
     def cut(self) -> Sequence[time_limits.LeftOut]:
@@ -292,11 +293,11 @@ def _remeasure(
     )
     keys = {"campaign_id": measured.campaign.campaign_id}
     try:
-        workspace.observer.on_event(Notice(event="too-fast", text=text, keys=keys))
+        workspace.notice("too-fast", text, keys=keys)
         again = _run_once(workspace, other, Needs.EACH)
     except (UsageError, ArtifactError, DeviceError) as error:
         text = f"{names}: it can't be measured with {finer}: {error}"
-        workspace.observer.on_event(Notice(event="too-fast", text=text, level="warning", keys=keys))
+        workspace.notice("too-fast", text, level="warning", keys=keys)
         return measured
     return replace(
         again,
@@ -318,7 +319,7 @@ def _remeasure(
 def _run_once(workspace: Workspace, plan: Plan, needs: Needs) -> MeasuredCampaign:
     task = task_of(workspace, plan, needs)
     for hint in filter(None, (unchecked_hint(workspace.settings, facts) for facts in task.facts)):
-        workspace.observer.on_event(Notice(event="hint", text=hint))
+        workspace.notice("hint", hint)
     prepared = prepare(workspace, task)
     if not prepared.campaign.invocations:
         raise UsageError(

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.analysis.effect import threshold_for
-from orchestrator.analysis.pairing import first_invocations
+from orchestrator.analysis.pairing import first_invocations, pairing_of
 from orchestrator.app.attached import OpenedDevices, open_devices
-from orchestrator.app.comparing import pairing_of
 from orchestrator.app.inputs import inputs_of
 from orchestrator.app.measuring import MeasuredCampaign, measure
 from orchestrator.app.preparing import (

@@ -7,7 +7,6 @@ from collections import Counter
 from dataclasses import fields
 from typing import Any, Final
 
-from orchestrator.analysis.drift import measured_us
 from orchestrator.engine.events import (
     CampaignEnded,
     CampaignStarted,
@@ -114,7 +113,7 @@ def figure_of(run: RunRecord) -> str:
     if run.outcome is not Outcome.COMPLETED:
         return ""
     run_pass = pass_of(run.run_pass)
-    latency_us = measured_us(run) if run_pass.tells_latency else None
+    latency_us = run.measured_us if run_pass.tells_latency else None
     if latency_us is not None:
         return format_figure(latency_us, is_per_token=run.case.is_per_token)
     return run_pass.tells(run) or "done"
@@ -205,7 +204,7 @@ def _run_keys(run: RunRecord) -> dict[str, object]:
         "outcome": str(run.outcome),
         "reason_code": run.reason_code,
         "quality": str(run.verdict.quality),
-        "latency_us": measured_us(run),
+        "latency_us": run.measured_us,
         "duration_s": round(run.duration_s, 3),
         "battery_heat_c": state.battery_heat_c if state is not None else None,
         "is_virtual": run.is_virtual,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from types import MappingProxyType
 from typing import Final
 
@@ -207,9 +207,8 @@ def busy_s(terms: Terms, runs: Sequence[RunRecord]) -> float:
         if run.outcome is Outcome.SKIPPED:
             continue
         pause_s = 0.0 if ended_at is None else (run.started_at - ended_at).total_seconds()
-        end = run.started_at + timedelta(seconds=run.duration_s)
-        if ended_at is None or end > ended_at:
+        if ended_at is None or run.ended_at > ended_at:
             total_s += run.duration_s
             total_s += pause_s if 0 < pause_s <= _longest_pause_s(terms) else 0.0
-            ended_at = end
+            ended_at = run.ended_at
     return total_s

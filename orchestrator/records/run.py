@@ -8,7 +8,7 @@ import enum
 import hashlib
 from collections.abc import Mapping
 from dataclasses import field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from orchestrator.frozen import frozen
@@ -351,18 +351,26 @@ class RunRecord:
         return self.outcome is not Outcome.COMPLETED or self.verdict.quality is Quality.REJECTED
 
     @property
-    def latency_us(self) -> float | None:
-        """The invocation's own estimate: its median, else its mean.
+    def ended_at(self) -> datetime:
+        """When it ended, by its duration."""
+        return self.started_at + timedelta(seconds=self.duration_s)
 
-        None when nothing was measured.
-        """
-        if (
-            self.outcome is not Outcome.COMPLETED
-            or self.report is None
-            or self.run_pass is not FIGURE_PASS
-        ):
+    @property
+    def measured_us(self) -> float | None:
+        """The latency that a completed invocation of any pass printed: its median, else its mean."""
+        if self.outcome is not Outcome.COMPLETED or self.report is None:
             return None
         return self.report.latency_us()
+
+    @property
+    def latency_us(self) -> float | None:
+        """The invocation's own estimate: what it measured; None for another pass."""
+        return self.measured_us if self.run_pass is FIGURE_PASS else None
+
+    def further(self, name: str) -> float | None:
+        """Return one of the further figures of its report, None where it has none."""
+        figure = self.report.extra.get(name) if self.report is not None else None
+        return figure if isinstance(figure, float) else None
 
 
 @frozen

@@ -9,7 +9,6 @@ import pytest
 
 from orchestrator.analysis.case_result import CaseResult, judge_latency
 from orchestrator.analysis.comparison import ComparedCase, Fact, Rule, compare_sides
-from orchestrator.analysis.drift import measured_us
 from orchestrator.analysis.measured import Measured
 from orchestrator.analysis.outcome import figure_us
 from orchestrator.records.case import BuildSha, CampaignId, Case, content_key
@@ -96,10 +95,10 @@ def test_one_rule_says_what_a_latency_is_everywhere(nonsense_us: float) -> None:
     broken = replace(
         whole, report=replace(whole.report, inference_mean_us=nonsense_us, inference=None)
     )
-    assert (figure_us(broken), measured_us(broken), broken.latency_us) == (None, None, None)
+    assert (figure_us(broken), broken.measured_us, broken.latency_us) == (None, None, None)
     odd = replace(whole.report, inference=replace(whole.report.inference, median_us=nonsense_us))
     no_median = replace(whole, report=odd)
-    assert (figure_us(no_median), measured_us(no_median), no_median.latency_us) == (
+    assert (figure_us(no_median), no_median.measured_us, no_median.latency_us) == (
         None,
         None,
         None,
