@@ -14,7 +14,7 @@ from typer import Argument, Option
 
 from orchestrator.cli.commands import command, workspace_of
 from orchestrator.cli.options import DryRun, Out, Texts
-from orchestrator.cli.output import CommandResult, Streamed, columns, shown
+from orchestrator.cli.output import CommandResult, Streamed, room, shown
 from orchestrator.errors import StoreError, UsageError
 from orchestrator.fields import unknown_word_message
 from orchestrator.files import write_file
@@ -152,12 +152,12 @@ def runs(
             count += 1
             buffer.append(run)
             if not max_lines and len(buffer) == _AT_ONCE:
-                yield from as_text(listed_runs(buffer), columns()).split("\n")
+                yield from as_text(listed_runs(buffer), room()).split("\n")
                 buffer.clear()
         if max_lines and count > max_lines:
             yield f"{count - max_lines} earlier runs: --limit 0 lists all"
         if buffer:
-            yield from as_text(listed_runs(buffer), columns()).split("\n")
+            yield from as_text(listed_runs(buffer), room()).split("\n")
         if not count:
             yield f"campaign {', '.join(chosen)} has no matching run"
 

@@ -19,7 +19,7 @@ from orchestrator.records.verdict import Outputs, ParityVerdict
 from orchestrator.report.data import ReportData
 from orchestrator.report.winners import fastest_table
 from orchestrator.tables.devices import origin_of
-from orchestrator.tables.escapes import display_width, visible, wrap
+from orchestrator.tables.escapes import visible, wrap
 from orchestrator.tables.labels import (
     PARITY_WORDS,
     ShortNames,
@@ -205,7 +205,7 @@ def text_lines(data: ReportData, width: int = WIDTH, *, legend: bool = False) ->
 
     Cases are listed below their phones; of many, the fastest of each model on each phone. A figure
     that isn't the requested delegate's, or that was rejected, is replaced by the reason. Below stand
-    the winners, the problems with their next steps, and one line of legend; ``legend`` explains
+    the winners, the problems with their next steps, and what names leave out; ``legend`` explains
     marks and words for figures; ``benchfarm explain`` has all.
     """
     if not data.results:
@@ -250,7 +250,7 @@ def text_lines(data: ReportData, width: int = WIDTH, *, legend: bool = False) ->
     add_paragraph([data.headline.state, *data.headline.warnings], "doubt")
     origins = ((row.name or row.campaign_id, origin_of(row)) for row in data.campaigns)
     add_paragraph(dict.fromkeys(f"campaign {name}: {origin}" for name, origin in origins if origin))
-    add_paragraph(_legend(data, names) if legend else [_legend_line(names, width)], "head")
+    add_paragraph(_legend(data) if legend else [names.note, "--legend explains the words"], "head")
     start = next((place for place, (line, _) in enumerate(lines) if line), 0)
     return [(line.rstrip(), style) for line, style in lines[start:]]
 
@@ -298,17 +298,10 @@ def _fastest_first(row: ResultRow) -> tuple[object, ...]:
     return *place, row.median_us is None, row.median_us or 0.0
 
 
-def _legend_line(names: ShortNames, width: int) -> str:
-    """Return the parts that all names share, and the option that explains the words."""
-    where = "--legend explains the words"
-    common = f"all {names.common}; {where}" if names.common else where
-    return common if display_width(common) <= width else where
-
-
-def _legend(data: ReportData, names: ShortNames) -> list[str]:
+def _legend(data: ReportData) -> list[str]:
     """Return the explanations of the marks and words that are in the table."""
     rows = data.results
-    lines = [data.headline.trust, f"all {names.common}" if names.common else ""]
+    lines = [data.headline.trust, data.names.note]
     if any(row.best is not BestMark.NONE for row in rows):
         lines.append(
             "* fastest of this model on this device; = tied, can't be told from the fastest (95 % interval)"

@@ -155,7 +155,7 @@ def fastest_table(contests: Sequence[Contest]) -> Table[Contest]:
 def fastest_notes(rows: Sequence[ResultRow], names: ShortNames) -> list[str]:
     """Return the notes for a table with short names, at most five sentences."""
     unclean = sum(not (row.result.is_judged or row.is_unused_thread_count) for row in rows)
-    notes = [f"All {names.common}." if names.common else ""]
+    notes = [names.note]
     if unclean:
         notes.append(f"{counted(unclean, 'configuration')} without a clean figure: see the report.")
     if lost_codes := [

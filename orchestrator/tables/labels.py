@@ -182,9 +182,14 @@ class ShortNames:
 
     #: Label -> its short form, which is unique.
     short: Mapping[str, str]
-    #: The parts that all of them share, or all of a delegate: "native; gpu with 1 thread"; empty
+    #: The parts that all of them share, or all of a delegate: "native; 1 thread of gpu"; empty
     #: for none.
     common: str
+
+    @property
+    def note(self) -> str:
+        """A note on what all of them share; empty for none."""
+        return self.common and f"Left out of the names: {self.common}."
 
     def of(self, label: str) -> str:
         """Return a configuration in its short form."""
@@ -224,7 +229,7 @@ def short_names(configurations: Iterable[tuple[str, Case]]) -> ShortNames:
     )
     everywhere = [word for word in next(iter(parts.values()), [])[1:] if word in shared]
     common = [", ".join(everywhere)] if everywhere else []
-    common += [f"{' and '.join(names)} with {word}" for word, names in by_threads.items()]
+    common += [f"{word} of {' and '.join(names)}" for word, names in by_threads.items()]
     return ShortNames(short=short, common="; ".join(common))
 
 

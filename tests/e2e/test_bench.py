@@ -115,6 +115,9 @@ def test_lists_have_limits_and_filters(lab: Lab, model: Path) -> None:
     assert {run["case"]["delegate"] for run in gpu} == {"gpu"}
     shown = lab.cli("results runs --limit 1", result["campaign_id"]).ok().stdout
     assert shown.startswith("3 earlier runs: --limit 0")
+    # Whoever pipes it into grep finds all of a run in its line.
+    piped = lab.cli("results runs", result["campaign_id"], COLUMNS="40").ok().stdout
+    assert len(piped.splitlines()) == 1 + 4
     fitting = lab.cli("results runs -d nnapi").ok().stdout
     assert f"campaign {result['campaign_id']} has no matching run" in fitting
     assert "did you mean 'failed'?" in lab.cli("results runs --status faild").ended_with(2).stderr
