@@ -67,12 +67,11 @@ class Numbers(Collector):
         now = workspace.clock.now()
         activity = workspace.store.activity(now - timedelta(hours=HOURS))
         yield _gauge("benchfarm_campaigns", "Campaigns stored.", ["status"], activity.campaigns)
-        finished = {
-            name: moment.timestamp() for name, moment in sorted(activity.finished_at.items())
-        }
-        description = "When the last campaign of a name was finished; time() minus it is its age."
         yield _gauge(
-            "benchfarm_campaign_finished_timestamp_seconds", description, ["campaign"], finished
+            "benchfarm_campaign_finished_timestamp_seconds",
+            "When the last campaign of a name was finished; time() minus it is its age.",
+            ["campaign"],
+            {name: moment.timestamp() for name, moment in sorted(activity.finished_at.items())},
         )
         runs: Counter[tuple[str, ...]] = Counter()
         failures: Counter[tuple[str, ...]] = Counter()
@@ -81,15 +80,16 @@ class Numbers(Collector):
             runs[item.outcome, phones] += item.count
             if item.is_without_result:
                 failures[item.reason_code, item.outcome, phones] += item.count
-        description, labels = f"Invocations {_RECENT}, by how they ended.", ["outcome", "phones"]
         yield _gauge(
-            "benchfarm_recent_invocations", description, labels, dict(sorted(runs.items()))
+            "benchfarm_recent_invocations",
+            f"Invocations {_RECENT}, by how they ended.",
+            ["outcome", "phones"],
+            dict(sorted(runs.items())),
         )
-        description = f"Invocations without a result {_RECENT}, by reason."
         yield _gauge(
             "benchfarm_recent_failures",
-            description,
-            ["code", *labels],
+            f"Invocations without a result {_RECENT}, by reason.",
+            ["code", "outcome", "phones"],
             dict(sorted(failures.items())),
         )
         states = {
@@ -117,12 +117,12 @@ class Numbers(Collector):
         }
         counts = Counter((direction, state) for _, direction, state in changed)
         none = {("slower", "not confirmed yet"): 0, ("faster", "not confirmed yet"): 0}
-        description = (
-            "Series with a change of the last 14 nights (more where it lacks nights) that lasts"
-            " and was neither expected nor refuted."
-        )
         yield _gauge(
-            "benchfarm_changed_series", description, ["direction", "state"], {**none, **counts}
+            "benchfarm_changed_series",
+            "Series with a change of the last 14 nights (more where it lacks nights) that lasts"
+            " and was neither expected nor refuted.",
+            ["direction", "state"],
+            {**none, **counts},
         )
 
     def _farm_metrics(self) -> Iterator[Metric]:
@@ -131,13 +131,12 @@ class Numbers(Collector):
         if farm.fault:
             raise StoreError(farm.fault)
         night = farm.night
-        of_night = {
-            "with_result": night.with_result,
-            "without_result": night.without_result,
-            "left": night.left,
-        }
-        description = "Invocations of the campaigns begun since noon."
-        yield _gauge("benchfarm_night_invocations", description, ["state"], of_night)
+        yield _gauge(
+            "benchfarm_night_invocations",
+            "Invocations of the campaigns begun since noon.",
+            ["state"],
+            {name: getattr(night, name) for name in ("with_result", "without_result", "left")},
+        )
         counted = Counter(item.state for item in farm.devices)
         phones = {state: counted[state] for state in ORDER}
         yield _gauge(
@@ -152,16 +151,25 @@ class Numbers(Collector):
             for item in farm.devices
             if item.seen_at is not None
         }
-        description = (
-            "When a phone that is away was announced last; time() minus it is how long it is away."
+        yield _gauge(
+            "benchfarm_phone_seen_timestamp_seconds",
+            "When a phone that is away was announced last; time() minus it is how long it is away.",
+            ["serial"],
+            seen_at,
         )
-        yield _gauge("benchfarm_phone_seen_timestamp_seconds", description, ["serial"], seen_at)
         if farm.has_queue:
-            jobs = Counter((job.status, str(job.priority)) for job in farm.jobs)
-            description = "Open and lately failed jobs of the farm."
-            yield _gauge("benchfarm_queue_jobs", description, ["state", "priority"], jobs)
-            description = "Longest wait of a job whose phone is free."
-            yield _gauge("benchfarm_queue_lag_seconds", description, [], {(): farm.lag_s})
+            yield _gauge(
+                "benchfarm_queue_jobs",
+                "Open and lately failed jobs of the farm.",
+                ["state", "priority"],
+                Counter((job.status, str(job.priority)) for job in farm.jobs),
+            )
+            yield _gauge(
+                "benchfarm_queue_lag_seconds",
+                "Longest wait of a job whose phone is free.",
+                [],
+                {(): farm.lag_s},
+            )
 
 
 def _gauge(

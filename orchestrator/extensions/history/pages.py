@@ -33,10 +33,9 @@ from orchestrator.records.answers import (
     CampaignAnswer,
     ChangeAnswer,
     FarmAnswer,
-    JobAnswer,
     NightFigure,
 )
-from orchestrator.records.case import CampaignId
+from orchestrator.records.case import CampaignId, grouped
 from orchestrator.records.plan import StoppingRule
 from orchestrator.records.verdict import ParityVerdict, Quality
 from orchestrator.report.drawing import Across, Ends, Line, Mark, Point, axis_of, lines, sparkline
@@ -167,9 +166,7 @@ def farm_page(
     farm: FarmAnswer, changes: Sequence[ChangeAnswer], now: datetime, *, is_part: bool
 ) -> str:
     """Return the live page of the farm, or the part of it that its script polls."""
-    jobs: dict[str, list[JobAnswer]] = {}
-    for job in farm.jobs[:_MAX_JOBS]:
-        jobs.setdefault(job.submission, []).append(job)
+    jobs = grouped(farm.jobs[:_MAX_JOBS], lambda job: job.submission)
     states = Counter(item.state for item in farm.devices)
     return template("site_farm_now.html.j2" if is_part else "site_farm.html.j2").render(
         assets=_assets(),

@@ -563,7 +563,8 @@ def _grouped(
             all(item.expected or item.ended is not None for item in group.members),
             min(_RANKS[item.status] for item in group.members),
             -len(group.members),
-            -max(abs(item.ratio - 1) for item in group.members),
+            # The largest comes first.
+            -abs(group.members[0].ratio - 1),
         )
 
     return tuple(sorted(groups, key=rank))
