@@ -190,7 +190,7 @@ def _power_on(workspace: Workspace) -> set[str]:
             continue
         with contextlib.suppress(DeviceBusyError), workspace.lease.acquire(serial):
             undone, why = workspace.conditioner.power_on(serial)
-            workspace.powered_on[serial] = [*workspace.powered_on.get(serial, ()), *undone]
+            workspace.powered_on[serial] += undone
             restored |= {serial} if undone else set()
             for text in [f"restored: {change}" for change in undone] + ([why] if why else []):
                 workspace.note(serial, text)

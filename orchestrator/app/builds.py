@@ -23,7 +23,6 @@ from orchestrator.records.build_spec import BuildSpec, FlagSchema, FlagSpec
 from orchestrator.records.case import Build, Skip, ToolName
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.plan import DeviceSelection, Matrix, Plan
-from orchestrator.settings import Settings
 
 if TYPE_CHECKING:
     from orchestrator.artifacts.archive import Release
@@ -114,18 +113,17 @@ class Flags:
 
 
 def flags_of(
-    settings: Settings, name: str, *, build: str, tool: str, serial: str
+    workspace: Workspace, name: str, *, build: str, tool: str, serial: str
 ) -> tuple[Flags, FlagSpec | None]:
     """Return the flags of a program, and the one of them that is named.
 
     Raises UsageError for an unknown tool or flag, ArtifactError for a build, DeviceError kinds for
     a named device.
     """
-    with Workspace(settings) as workspace:
-        declared = set(all_tool_names()) - {*ToolName, *plugins("programs")}
-        if name in declared:
-            name, tool = "", name
-        flags = _source(workspace, _tool(tool, declared), build, serial)
+    declared = set(all_tool_names()) - {*ToolName, *plugins("programs")}
+    if name in declared:
+        name, tool = "", name
+    flags = _source(workspace, _tool(tool, declared), build, serial)
     bare = name.removeprefix("--").partition("=")[0]
     if bare and bare not in flags.schema.flags:
         nearest = closest(bare, flags.schema.flags)

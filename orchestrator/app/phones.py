@@ -43,7 +43,6 @@ from orchestrator.records.answers import DoneAnswer
 from orchestrator.records.case import Serial
 from orchestrator.records.device import HOST_SERIAL, DeviceFacts
 from orchestrator.records.plan import DeviceSelection
-from orchestrator.settings import Settings
 from orchestrator.tables.devices import FACTS
 from orchestrator.tables.escapes import one_line
 from orchestrator.tables.renderers import as_text
@@ -327,10 +326,9 @@ def check_phones(
         yield device, facts, checks, path
 
 
-def release_phone(settings: Settings, serial: str) -> DoneAnswer:
+def release_phone(workspace: Workspace, serial: str) -> DoneAnswer:
     """End a phone's quarantine."""
-    with Workspace(settings) as workspace:
-        reason = workspace.quarantine.release(Serial(serial))
+    reason = workspace.quarantine.release(Serial(serial))
     text = (
         f"{serial}: released; it was in quarantine: {reason}"
         if reason
@@ -373,10 +371,9 @@ def adb_servers(workspace: Workspace) -> tuple[list[dict[str, object]], str]:
     return servers, binary
 
 
-def stop_adb(settings: Settings) -> DoneAnswer:
+def stop_adb(workspace: Workspace) -> DoneAnswer:
     """Stop our own server for real phones, if it runs."""
-    with Workspace(settings, makes_store=False) as workspace:
-        server = workspace.own_server()
+    server = workspace.own_server()
     was_running = server.stop()
     text = (
         f"stopped the adb server at {server.address}"

@@ -19,13 +19,11 @@ from orchestrator.engine.open_work import open_work_by_serial, slim
 from orchestrator.errors import BenchfarmError, DeviceBusyError, UsageError
 from orchestrator.files import sha256_of
 from orchestrator.passes import is_reference_run, pass_of, shown
-from orchestrator.ports import Observer
 from orchestrator.programs import program
 from orchestrator.records.campaign import Campaign, CampaignStatus, Progress
 from orchestrator.records.case import Build, CampaignId, Case, Serial
 from orchestrator.records.device import HOST_SERIAL
 from orchestrator.records.plan import DeviceSelection
-from orchestrator.settings import Settings
 
 
 def resume(workspace: Workspace, prefix: str = "") -> MeasuredCampaign | None:
@@ -143,31 +141,26 @@ def _special_kind(campaign: Campaign) -> str:
     return shown(next(iter(passes))).alone if len(passes) == 1 else ""
 
 
-def close(
-    settings: Settings, words: Sequence[str], observer: Observer
-) -> list[tuple[Campaign, int]]:
+def close(workspace: Workspace, words: Sequence[str]) -> list[tuple[Campaign, int]]:
     """Abandon the remaining runs of some open campaigns, all or none of them. Phones left changed
-    are restored; ``observer`` gets a notice of those that can't be.
+    are restored; the observer gets a notice of those that can't be.
 
     ``words`` are their ids or the beginnings of these. Returns each with the number of abandoned
     invocations. Raises UsageError for a campaign that isn't open, or that is run elsewhere or
     queued.
     """
-    with Workspace(settings, makes_store=False, observer=observer) as workspace:
-        chosen = [find_campaign(workspace.store, word, only_open=True) for word in words]
-        campaigns = list({item.campaign_id: item for item in chosen}.values())
-        check_no_names(campaigns, words)
-        check_not_running(workspace, campaigns)
-        closed = {
-            item.campaign_id: close_campaign(
-                item, workspace.store, workspace.tools, workspace.clock
-            )
-            for item in campaigns
-        }
-        restore_changed(
-            workspace, {item.case.serial for campaign in campaigns for item in campaign.invocations}
-        )
-    return [(item, closed[item.campaign_id]) for item in campaigns]
+    chosen = [find_campaign(workspace.store, word, only_open=True) for word in words]
+    campaigns = list({item.campaign_id: item for item in chosen}.values())
+    check_no_names(campaigns, words)
+    check_not_running(workspace, campaigns)
+    closed = [
+        (item, close_campaign(item, workspace.store, workspace.tools, workspace.clock))
+        for item in campaigns
+    ]
+    restore_changed(
+        workspace, {item.case.serial for campaign in campaigns for item in campaign.invocations}
+    )
+    return closed
 
 
 def close_cancelled(workspace: Workspace, campaign_ids: Iterable[CampaignId]) -> int:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -90,7 +91,7 @@ class Workspace:
         #: The deadline of all waiting for phones that others use.
         self.wait = Deadline(0.0)
         #: Changes on this computer that were undone before phones were searched, by serial number.
-        self.powered_on: dict[Serial, list[str]] = {}
+        self.powered_on: defaultdict[Serial, list[str]] = defaultdict(list)
         #: The opened devices, which are closed at the end.
         self.opened: list[Device] = []
         self._held_campaigns: set[CampaignId] = set()

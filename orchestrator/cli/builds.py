@@ -282,7 +282,8 @@ def flags(
     """
     from orchestrator.app.builds import flags_of
 
-    program_flags, flag = flags_of(settings, name, build=build, tool=tool, serial=device)
+    with workspace_of(settings, needs_store=False) as workspace:
+        program_flags, flag = flags_of(workspace, name, build=build, tool=tool, serial=device)
     facts = {
         "tool": program_flags.tool.value,
         "build": program_flags.build.name if program_flags.build else None,

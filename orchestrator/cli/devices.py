@@ -156,7 +156,8 @@ def release(
     """
     from orchestrator.app.phones import release_phone
 
-    return release_phone(settings, serial)
+    with workspace_of(settings) as workspace:
+        return release_phone(workspace, serial)
 
 
 @command("adb", has_table=True)
@@ -176,9 +177,9 @@ def adb(
 
     if action not in {"status", "stop"}:
         raise UsageError(f"there is no action {action!r}", hint="status or stop")
-    if action == "stop":
-        return stop_adb(settings)
     with workspace_of(settings) as workspace:
+        if action == "stop":
+            return stop_adb(workspace)
         servers, binary = adb_servers(workspace)
     running = {item["for"]: item for item in servers}
     rows = [running.get(purpose, {"for": purpose}) for purpose in ("real phones", "virtual phones")]

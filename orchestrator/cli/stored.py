@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from typer import Argument, Option
 
+from orchestrator.cli.campaigns import reporting_workspace
 from orchestrator.cli.commands import command, workspace_of
 from orchestrator.cli.options import DryRun, Out, Texts
 from orchestrator.cli.output import CommandResult, Streamed, room, shown
@@ -342,9 +343,9 @@ def close(
     Example: benchfarm results close CAMPAIGN
     """
     from orchestrator.app import resuming
-    from orchestrator.cli.progress import observer_for_stderr
 
-    closed = resuming.close(settings, campaigns, observer_for_stderr(settings.log_format))
+    with reporting_workspace(settings, makes_store=False) as workspace:
+        closed = resuming.close(workspace, campaigns)
     lines = [
         f"{item.campaign_id} ({item.name}): closed"
         + (f", {counted(count, 'invocation')} abandoned" if count else "")

@@ -200,7 +200,7 @@ def make_api(
 def release_from_quarantine(workspace: Workspace, queue: Queue | None, serial: str) -> DoneAnswer:
     """End a phone's quarantine, or ask its host to; raises UsageError."""
     if workspace.quarantine.reason(Serial(serial)):
-        return release_phone(workspace.settings, serial)
+        return release_phone(workspace, serial)
     if queue is not None and (host := queue.ask_release(serial)):
         text = f"{serial}: its host {host} releases it at its next check"
         return DoneAnswer(text=text, data={"host": host})

@@ -42,6 +42,8 @@ REFUSED: list[tuple[str, str]] = [
     ("results log newest --issue -a stdout", "leave out --attachment"),
     ("status --every 1", "--every means nothing without --watch"),
     ("bench model.tflite --out b.csv", "b.csv: this command writes html, not csv"),
+    # Before anything is imported for it.
+    (f"import {MODEL} --out no-such/r.html", "no-such/r.html: there is no folder no-such"),
     ("report --format pdf", "there is no format 'pdf'"),
     # A percentage says that it is one.
     ("compare --threshold 0.03", f"--threshold: {EITHER_WAY}"),
