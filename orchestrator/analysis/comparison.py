@@ -31,7 +31,7 @@ from orchestrator.analysis.intervals import margin
 from orchestrator.analysis.measured import Measured
 from orchestrator.analysis.summary import SessionNoise
 from orchestrator.frozen import frozen
-from orchestrator.records.case import SeriesKey
+from orchestrator.records.case import Case, SeriesKey
 from orchestrator.records.run import NOT_BEGUN, THREADS_UNUSED, FigureKind, Outcome
 from orchestrator.records.verdict import (
     USUAL_CLAIM,
@@ -425,17 +425,30 @@ def _doubts(before: Measured, after: Measured) -> list[str]:
     ]
 
 
+#: The facts that choose a configuration, with their values for a case.
+CONFIG: Final[Mapping[Fact, Callable[[Case], str]]] = {
+    Fact.DELEGATE: lambda case: case.delegate.value,
+    Fact.THREADS: lambda case: str(case.threads),
+    Fact.TOOL: lambda case: case.tool.value,
+    Fact.MODE: lambda case: case.process_mode.value,
+}
+
+
+def _in_case(fact: Fact) -> Callable[[Measured], str]:
+    return lambda item: CONFIG[fact](item.case)
+
+
 #: A fact's noun and its value for a case, the gravest first; an empty value is unknown and never
 #: differs.
 _FACTS: Final[Mapping[Fact, tuple[str, Callable[[Measured], object]]]] = {
     Fact.DEVICE: ("device", lambda item: item.case.serial),
     Fact.SYSTEM: ("device's operating system", lambda item: item.system),
     Fact.BUILD: ("program", lambda item: item.build),
-    Fact.DELEGATE: ("delegate", lambda item: item.case.delegate.value),
+    Fact.DELEGATE: ("delegate", _in_case(Fact.DELEGATE)),
     Fact.TRUTH: ("place where the operators ran", lambda item: item.actual),
-    Fact.THREADS: ("number of threads", lambda item: str(item.case.threads)),
-    Fact.TOOL: ("tool", lambda item: item.case.tool.value),
-    Fact.MODE: ("process mode", lambda item: item.case.process_mode.value),
+    Fact.THREADS: ("number of threads", _in_case(Fact.THREADS)),
+    Fact.TOOL: ("tool", _in_case(Fact.TOOL)),
+    Fact.MODE: ("process mode", _in_case(Fact.MODE)),
     Fact.FLAGS: (
         "set of flags",
         lambda item: " ".join(f"{name}={value}" for name, value in item.case.flags) or "none",

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from orchestrator.analysis.comparison import (
     ABSOLUTE,
+    CONFIG,
     Axis,
     ComparedCase,
     Comparison,
@@ -22,6 +23,7 @@ from orchestrator.analysis.comparison import (
 from orchestrator.analysis.measured import Measured
 from orchestrator.analysis.pairing import PairCount, pair_counts, pairing_of
 from orchestrator.analysis.summary import session_noises
+from orchestrator.app.progress import ending_text
 from orchestrator.app.requests import CompareOptions
 from orchestrator.app.stored import (
     check_stored,
@@ -44,15 +46,6 @@ from orchestrator.settings import Settings
 from orchestrator.units import counted, format_percent
 
 _SHORTEST_SHA: Final = 4
-#: The keys that choose a configuration. Each is a fact that may then differ. Any other name is a
-#: flag's.
-_CONFIG_KEYS: Final[Mapping[str, Callable[[Case], str]]] = {
-    Fact.DELEGATE: lambda case: case.delegate.value,
-    Fact.THREADS: lambda case: str(case.threads),
-    Fact.TOOL: lambda case: case.tool.value,
-    Fact.MODE: lambda case: case.process_mode.value,
-}
-
 #: The code of runs that were left out -> what it means where no pair is whole.
 _LEFT_OUT: Final = {
     OUT_OF_TIME: "The budget left no time for a whole pair; give more with --budget.",
@@ -107,7 +100,8 @@ def _rule(sides: Sequence[str], options: CompareOptions) -> Rule:
         threshold=options.threshold,
         level=options.level,
         allowed=frozenset(Fact(name) for name in options.allow),
-        varied=frozenset(Fact(key) if key in _CONFIG_KEYS else Fact.FLAGS for key, _ in parts),
+        # Any other name is a flag's.
+        varied=frozenset(Fact(key) if key in CONFIG else Fact.FLAGS for key, _ in parts),
     )
 
 
@@ -334,8 +328,8 @@ def config_parts(word: str) -> list[tuple[str, str]]:
 
 
 def _has(case: Case, key: str, value: str) -> bool:
-    if key in _CONFIG_KEYS:
-        return _CONFIG_KEYS[key](case) == value
+    if key in CONFIG:
+        return CONFIG[Fact(key)](case) == value
     return dict(case.flags).get(key) == value
 
 
@@ -403,12 +397,11 @@ def _failures(name: str, side: Measured, runs: Iterable[RunRecord]) -> Iterator[
     side_runs = [run for run in runs if run.case.case_key == side.case.case_key]
     failed = [run for run in side_runs if run.is_begun and run.outcome is not Outcome.COMPLETED]
     causes = grouped(failed, lambda run: (run.run_pass, run.outcome, run.reason_code))
-    for (run_pass, outcome, code), alike in causes.items():
+    for (run_pass, _, code), alike in causes.items():
         if code != side.result.reason_code:
             kind = "" if run_pass is FIGURE_PASS else f" ({run_pass} pass)"
             numbers = ", ".join(f"#{run.invocation + 1}" for run in alike)
-            why = ": ".join(dict.fromkeys((outcome, code, alike[0].reason.rstrip("."))))
-            yield f"The {name} gave no result in {numbers}{kind}: {why}."
+            yield f"The {name} gave no result in {numbers}{kind}: {ending_text(alike[0]).rstrip('.')}."
 
 
 def _plan_reasons(row: ComparedCase, pairing: Pairing, count: PairCount | None) -> list[str]:

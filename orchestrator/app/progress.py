@@ -99,13 +99,19 @@ def describe_run(run: RunRecord) -> str:
     kind = "" if run.run_pass is FIGURE_PASS else f" ({run.run_pass} pass)"
     title = f"{visible(case.model_name)}, {case.configuration}{kind} #{run.invocation + 1}"
     if run.outcome is not Outcome.COMPLETED:
-        # The outcome and its code may be one word.
-        return ": ".join(dict.fromkeys((title, run.outcome.value, run.reason_code, run.reason)))
+        return f"{title}: {ending_text(run)}"
     grade = f" {run.verdict.grade}" if run.verdict.grade is not None else ""
     codes = codes_of(run)
     worth = f"{run.verdict.quality.word}{grade}{f' ({codes})' if codes else ''}"
     parts = ", ".join(filter(None, (figure_of(run), nodes_of(run), worth)))
     return f"{title}: {parts}{' [virtual]' if run.is_virtual else ''}"
+
+
+def ending_text(run: RunRecord) -> str:
+    """Return how a run ended that gave no result: its outcome, its code and its reason."""
+    # The outcome and its code may be one word.
+    words = dict.fromkeys((run.outcome.value, run.reason_code, run.reason))
+    return ": ".join(filter(None, words))
 
 
 def figure_of(run: RunRecord) -> str:

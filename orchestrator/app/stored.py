@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from orchestrator import __version__
 from orchestrator.analysis.measured import Measured, measured_cases
 from orchestrator.app import time_limits
-from orchestrator.app.progress import codes_of, figure_of, nodes_of
+from orchestrator.app.progress import codes_of, ending_text, figure_of, nodes_of
 from orchestrator.app.workspace import Workspace
 from orchestrator.errors import NotFoundError, PlanError, UsageError
 from orchestrator.files import check_folder, write_file
@@ -306,7 +306,7 @@ def listed_runs(runs: Sequence[RunRecord]) -> Table[RunRecord]:
 
     def worth(run: RunRecord) -> str:
         if run.outcome is not Outcome.COMPLETED:
-            return ": ".join(filter(None, (run.outcome, run.reason_code, run.reason)))
+            return ending_text(run)
         doubts = ", ".join(filter(None, (nodes_of(run), codes_of(run))))
         return ": ".join(filter(None, (run.verdict.quality.word, doubts)))
 
