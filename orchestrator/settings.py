@@ -79,7 +79,7 @@ class Settings:
         )
 
     @property
-    def lab_folder(self) -> Path:
+    def virtual_folder(self) -> Path:
         """The folder with the state of the virtual phones and their adb server."""
         return self.state_folder / "virtual"
 

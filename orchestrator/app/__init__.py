@@ -5,7 +5,7 @@ Nothing here prints or exits. Commands and Python (`lab`) make the same requests
 
 | verb | module | what it prepares |
 |---|---|---|
-| bench, run | `measuring.run` | `preparing.task_of`: a plan, its files (`inputs`), its devices (`attached`) |
+| bench, run | `measuring.run_plan` | `preparing.task_of`: a plan, its files (`inputs`), its devices (`attached`) |
 | run --resume | `resuming.resume` | `reopen`: a stored campaign, its files, the devices of its open runs |
 | ab | `pairing.compare_ab` | `sides_of`, `prepare`: two plans on the same devices, in turns |
 | bisect | `bisecting.bisect` | the sides of one comparison after the other |

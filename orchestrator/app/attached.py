@@ -200,7 +200,7 @@ def _power_on(workspace: Workspace) -> set[str]:
 def _listed(
     workspace: Workspace, selection: DeviceSelection, *, start_server: bool
 ) -> list[Attached]:
-    lab = workspace.lab_server(revive=start_server)
+    lab = workspace.virtual_server(revive=start_server)
     listed: list[Attached] = []
     if lab is not None:
         listed = [Attached(server=lab, seen=phone) for phone in _in_lab(workspace, lab)]

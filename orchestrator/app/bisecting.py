@@ -14,7 +14,7 @@ from orchestrator.analysis.pairing import answers, pairing_of
 from orchestrator.app.attached import open_devices
 from orchestrator.app.comparing import pair_comparison, unmeasured_reason
 from orchestrator.app.measuring import measure
-from orchestrator.app.pairing import Sides, prepare, sides_of
+from orchestrator.app.pairing import Sides, prepare_pair, sides_of
 from orchestrator.app.preparing import Prepared, start
 from orchestrator.app.requests import PairLimits
 from orchestrator.app.resuming import open_cases, reopen
@@ -74,7 +74,7 @@ def bisect(
     def compare(baseline: int, candidate: int) -> Compared:
         builds = (releases[index].address for index in (baseline, candidate))
         try:
-            prepared = prepare(workspace, sides_for(builds), limits, opened)
+            prepared = prepare_pair(workspace, sides_for(builds), limits, opened)
         except PlanError:
             raise
         except (ArtifactError, UsageError) as error:

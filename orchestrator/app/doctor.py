@@ -166,7 +166,7 @@ def _adb(workspace: Workspace) -> list[Finding]:
 
 def _phones(workspace: Workspace) -> list[Finding]:
     attached = attached_devices(workspace, start_server=False)
-    servers = workspace.lab_server(), workspace.running_plugged_server()
+    servers = workspace.virtual_server(), workspace.running_plugged_server()
     if not attached and workspace.named_server() is not None and not any(servers):
         # The check of adb reports the configured server. What is plugged in is unknown.
         return []

@@ -34,15 +34,15 @@ if TYPE_CHECKING:
     from orchestrator.store.opening import Store
 
 #: Runs, heat and battery are those of campaigns that began within these hours.
-HOURS: Final = 24
-_STANDINGS: Final = {
+RECENT_HOURS: Final = 24
+_STATES: Final = {
     PhoneActivity.WORKING: "measuring",
     PhoneActivity.WAITING: "waiting",
     PhoneActivity.AWAY: "away",
     PhoneActivity.ABANDONED: "abandoned",
 }
 #: The order of the list of phones.
-ORDER: Final = (
+PHONE_STATES: Final = (
     "clash",
     "measuring",
     "abandoned",
@@ -70,7 +70,8 @@ def read_farm(workspace: Workspace, queue: Queue | None, submission: str = "") -
     opened = {item.campaign_id: item for item in store.campaigns(only_open=True)}
     progress = store.progress(only_open=True)
     newest = {
-        str(run.case.serial): run for run in store.activity(now - timedelta(hours=HOURS)).newest
+        str(run.case.serial): run
+        for run in store.activity(now - timedelta(hours=RECENT_HOURS)).newest
     }
     jobs = queue.jobs() if queue is not None else []
     running = {str(job["serial"]): job for job in jobs if job["status"] == "runs"}
@@ -91,7 +92,7 @@ def read_farm(workspace: Workspace, queue: Queue | None, submission: str = "") -
         phone = _with_run(phone, newest[serial]) if serial in newest else phone
         phone = _with_work(phone, *working[serial], now) if serial in working else phone
         devices.append(phone)
-    devices.sort(key=lambda item: (ORDER.index(item.state), item.name, item.serial))
+    devices.sort(key=lambda item: (PHONE_STATES.index(item.state), item.name, item.serial))
     ends = [item.done_at for item in devices if item.serial in working]
     farm = FarmAnswer(
         has_queue=queue is not None,
@@ -148,7 +149,7 @@ def _working(
             workspace.status_folder, workspace.campaigns
         ).items()
         for phone in status.phones
-        if phone.standing is not PhoneActivity.DONE
+        if phone.activity is not PhoneActivity.DONE
     }
     for serial, job in jobs.items():
         campaign = opened.get(CampaignId(job["campaign_id"]))
@@ -228,12 +229,12 @@ def _with_work(
     phone: DeviceAnswer, campaign_id: str, status: PhoneStatus, now: datetime
 ) -> DeviceAnswer:
     """Return a phone with its status in a running campaign."""
-    is_away = status.standing in {PhoneActivity.AWAY, PhoneActivity.ABANDONED}
+    is_away = status.activity in {PhoneActivity.AWAY, PhoneActivity.ABANDONED}
     if phone.state in {"clash", "quarantined", "unusable"}:
         # A fault of the phone stays one while it measures.
         state, reason = phone.state, phone.reason
     else:
-        state, reason = _STANDINGS[status.standing], status.doing if is_away else ""
+        state, reason = _STATES[status.activity], status.doing if is_away else ""
     return replace(
         phone,
         campaign_id=campaign_id,

@@ -187,7 +187,7 @@ class Lab:
 
         plan = measuring.bench_plan({**options, "models": model}, in_python=True)
         with self._workspace() as workspace:
-            return self._results(measuring.run(workspace, plan, Needs.EACH))
+            return self._results(measuring.run_plan(workspace, plan, Needs.EACH))
 
     def run(self, plan: str | Path | Plan) -> Results:
         """Run a plan, or the plan file of this path.
@@ -200,7 +200,7 @@ class Lab:
         if not isinstance(plan, Plan):
             plan = load_plan(Path(plan), home=self.settings.data_folder)
         with self._workspace() as workspace:
-            return self._results(measuring.run(workspace, plan))
+            return self._results(measuring.run_plan(workspace, plan))
 
     def resume(self, campaign: str = "") -> Results | Comparison | None:
         """Measure the remaining runs of an interrupted campaign: that of this id, by default the

@@ -180,7 +180,7 @@ class MeasuredCampaign:
             if store.is_lost
             else "",
             *self.passed_over,
-            time_limits.told(self.cut),
+            time_limits.left_out_text(self.cut),
             *_skip_lines(campaign),
         ]
         problems += [f"{serial}: {reason}" for serial, reason in result.lost.items()]
@@ -230,7 +230,7 @@ def bench_plan(options: PlanOptions, *, in_python: bool = False) -> Plan:
     return plan_from_options(in_python, **options)
 
 
-def run(workspace: Workspace, plan: Plan, needs: Needs = Needs.ONE) -> MeasuredCampaign:
+def run_plan(workspace: Workspace, plan: Plan, needs: Needs = Needs.ONE) -> MeasuredCampaign:
     """Run a plan, however it came to be, on the phones that are there when it begins.
 
     A model that is too fast for its program is measured with a finer one where that is there.

@@ -110,13 +110,13 @@ def compare_ab(workspace: Workspace, sides: Sides, limits: PairLimits) -> Measur
 
     Raises UsageError kinds before anything runs.
     """
-    prepared = prepare(workspace, sides, limits)
+    prepared = prepare_pair(workspace, sides, limits)
     if pairing_of(prepared.campaign).is_same:
         return sides.plan
     return measure(workspace, start(workspace, prepared))
 
 
-def prepare(
+def prepare_pair(
     workspace: Workspace,
     sides: Sides,
     limits: PairLimits,

@@ -348,7 +348,7 @@ def adb_servers(workspace: Workspace) -> tuple[list[dict[str, object]], str]:
     servers: list[dict[str, object]] = []
     for purpose, find in (
         ("real phones", workspace.running_plugged_server),
-        ("virtual phones", workspace.lab_server),
+        ("virtual phones", workspace.virtual_server),
     ):
         if (server := find()) is None:
             continue

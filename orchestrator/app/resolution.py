@@ -10,7 +10,7 @@ from typing import Final
 
 from orchestrator.analysis.resolution import Resolution, Visible, session_of
 from orchestrator.app.attached import Needs
-from orchestrator.app.measuring import MeasuredCampaign, run
+from orchestrator.app.measuring import MeasuredCampaign, run_plan
 from orchestrator.app.workspace import Workspace
 from orchestrator.errors import BenchfarmError
 from orchestrator.records.case import FIGURE_PASS, grouped
@@ -41,7 +41,7 @@ def measure_equal_sides(
 ) -> Sequence[MeasuredCampaign]:
     """Measure a plan in several sessions, each a campaign of its own with its part of the budget.
 
-    Raises as ``measuring.run``, and what ended a device's part. Sessions that were measured before
+    Raises as ``measuring.run_plan``, and what ended a device's part. Sessions that were measured before
     an error are stored; a notice reports their results.
     """
     measured: list[MeasuredCampaign] = []
@@ -51,7 +51,7 @@ def measure_equal_sides(
     )
     for _ in range(sessions):
         try:
-            measured.append(run(workspace, session_plan, Needs.EACH).checked())
+            measured.append(run_plan(workspace, session_plan, Needs.EACH).checked())
         except BenchfarmError:
             # Where the store can't be read either, the error has the next step.
             with suppress(BenchfarmError):

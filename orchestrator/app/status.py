@@ -98,14 +98,14 @@ class LiveStatus:
                 serial, doing = invocation.case.serial, doing_of(invocation)
                 if side:
                     doing = f"{side.partition(',')[0]} #{invocation.number + 1}"
-                self._set(serial, standing=PhoneActivity.WORKING, doing=doing)
+                self._set(serial, activity=PhoneActivity.WORKING, doing=doing)
             case FileMoving(serial=serial, name=name, sent_bytes=sent_bytes, size_bytes=size_bytes):
                 share = f"{format_bytes(sent_bytes)} of {format_bytes(size_bytes)}"
                 self._set(serial, doing=f"gets {name}: {share}")
             case DeviceNote(serial=serial, text=text, is_problem=is_problem, is_away=is_away):
                 if is_away is not None:
                     self._set(
-                        serial, standing=PhoneActivity.AWAY if is_away else PhoneActivity.WORKING
+                        serial, activity=PhoneActivity.AWAY if is_away else PhoneActivity.WORKING
                     )
                 if is_away is not None or not is_problem:
                     self._set(serial, doing=text.removeprefix("lost: "))
@@ -114,8 +114,8 @@ class LiveStatus:
             case RunStored():
                 self._keep(event)
             case DeviceFinished(serial=serial, left=left, reason=reason):
-                standing = PhoneActivity.ABANDONED if left else PhoneActivity.DONE
-                self._set(serial, standing=standing, left=left, doing=reason)
+                activity = PhoneActivity.ABANDONED if left else PhoneActivity.DONE
+                self._set(serial, activity=activity, left=left, doing=reason)
 
     def status(self) -> Status:
         """Return the campaign as it is now."""
@@ -293,7 +293,7 @@ def phone_elsewhere(
             eta_s = (ends_at - datetime.now(UTC)) / timedelta(seconds=1)
     return PhoneStatus(
         serial=serial,
-        standing=PhoneActivity.WORKING,
+        activity=PhoneActivity.WORKING,
         doing=doing,
         stored=stored,
         left=remaining,

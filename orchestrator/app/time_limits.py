@@ -148,7 +148,7 @@ def stored_left_out(
     }
 
 
-def told(left_out: Sequence[LeftOut]) -> str:
+def left_out_text(left_out: Sequence[LeftOut]) -> str:
     """Return one line about the cases and invocations without time, empty when all was measured."""
     cases = sum(item.invocations is None for item in left_out)
     return no_time_text(cases, sum(item.invocations or 0 for item in left_out))

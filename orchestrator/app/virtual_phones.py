@@ -67,7 +67,7 @@ _ATTACH_S = 60.0
 
 def labs(settings: Settings) -> list[LabInfo]:
     """Return the processes of virtual phones that run; raises UsageError where none does."""
-    return _running(settings) or [call("lab", "read_lab", settings.lab_folder)]
+    return _running(settings) or [call("lab", "read_lab", settings.virtual_folder)]
 
 
 def _running(settings: Settings) -> list[LabInfo]:
@@ -80,7 +80,7 @@ def _running(settings: Settings) -> list[LabInfo]:
 
 def _folders(settings: Settings) -> list[Path]:
     """Return the folders of processes of virtual phones, also of ended ones."""
-    return [settings.lab_folder, *sorted(settings.lab_folder.glob("more-*"))]
+    return [settings.virtual_folder, *sorted(settings.virtual_folder.glob("more-*"))]
 
 
 def phones_of(settings: Settings) -> list[LabPhone]:
@@ -139,10 +139,10 @@ def _kept(folder: Path, name: str, content: bytes) -> tuple[str, Path]:
 
 
 def adb_server(settings: Settings) -> PrivateAdbServer:
-    """Return the adb server of the virtual lab, whether it runs or not."""
+    """Return the adb server of the virtual phones, whether it runs or not."""
     from orchestrator.devices.adb_server import PrivateAdbServer
 
-    folder = settings.lab_folder
+    folder = settings.virtual_folder
     # A home of its own: the lab's phones let in this server's key and no other.
     environ = {**settings.environ, "HOME": str(folder)}
     return PrivateAdbServer(folder, setting=settings.adb, environ=environ, usb=False)
@@ -193,7 +193,7 @@ def start(
     with _alone(settings):
         if running := _running(settings):
             raise UsageError(
-                f"{running[0].state_dir}: a virtual lab is running here already",
+                f"{running[0].state_dir}: virtual phones are running here already",
                 hint="'benchfarm virtual up PROFILE' adds phones, 'benchfarm virtual down' stops it",
             )
         server.revive()
@@ -204,7 +204,7 @@ def start(
                     "start_lab",
                     folder,
                     phones,
-                    adb_keys=[settings.lab_folder / ".android" / "adbkey.pub"],
+                    adb_keys=[settings.virtual_folder / ".android" / "adbkey.pub"],
                     time_factor=request.speed,
                     seed=request.seed,
                     exit_with_parent=exit_with_parent,
@@ -223,7 +223,7 @@ def _alone(settings: Settings) -> AbstractContextManager[None]:
     from orchestrator.processes import Locks
 
     busy = UsageError("another process starts virtual phones", hint="try again in a moment")
-    return Locks(settings.lab_folder).held("attach", wait_s=_ATTACH_S, busy=busy)
+    return Locks(settings.virtual_folder).held("attach", wait_s=_ATTACH_S, busy=busy)
 
 
 def _shares(
@@ -232,7 +232,7 @@ def _shares(
     """Yield the folder of each process and its phones: as many processes as keep the cores busy."""
     count = max(1, min(os.cpu_count() or 1, math.ceil(len(specs) / _PHONES_A_PROCESS)))
     for number in range(count):
-        folder = settings.lab_folder / f"more-{number}" if number else settings.lab_folder
+        folder = settings.virtual_folder / f"more-{number}" if number else settings.virtual_folder
         yield folder, specs[len(specs) * number // count : len(specs) * (number + 1) // count]
 
 

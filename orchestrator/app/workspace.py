@@ -327,12 +327,12 @@ class Workspace:
             self._held_campaigns.add(campaign_id)
             self.at_exit.callback(release)
 
-    def lab_server(self, *, revive: bool = False) -> AdbServer | None:
+    def virtual_server(self, *, revive: bool = False) -> AdbServer | None:
         """The adb server of the virtual lab, None when no lab is up; ``revive`` starts one that
         died before its lab.
         """
         # Without its file no lab is up, and nothing of it is imported.
-        if not (self.settings.lab_folder / "lab.json").exists():
+        if not (self.settings.virtual_folder / "lab.json").exists():
             return None
         from orchestrator.app.virtual_phones import adb_server, labs
 

@@ -63,7 +63,7 @@ def _phones(rows: Sequence[_Phone], *, doing_max: int | None = None) -> Table[_P
             lambda row: row[1].serial,
             shown=lambda row: _cut(one_line(row[1].serial), serial_max),
         ),
-        Column("standing", "", lambda row: row[1].standing, forms=DATA),
+        Column("activity", "", lambda row: row[1].activity, forms=DATA),
         Column(
             "doing",
             "does",
@@ -93,7 +93,7 @@ def _phones(rows: Sequence[_Phone], *, doing_max: int | None = None) -> Table[_P
             lambda row: row[1].eta_s,
             Kind.NUMBER,
             shown=lambda row: (
-                about(row[1].eta_s) if row[1].left and row[1].standing.is_under_way else ""
+                about(row[1].eta_s) if row[1].left and row[1].activity.is_under_way else ""
             ),
         ),
         Column(
@@ -101,7 +101,7 @@ def _phones(rows: Sequence[_Phone], *, doing_max: int | None = None) -> Table[_P
             "",
             lambda row: (
                 row[0].holder
-                if row[1].standing not in {PhoneActivity.DONE, PhoneActivity.ABANDONED}
+                if row[1].activity not in {PhoneActivity.DONE, PhoneActivity.ABANDONED}
                 else ""
             ),
             forms=DATA,
@@ -117,10 +117,10 @@ def _phones(rows: Sequence[_Phone], *, doing_max: int | None = None) -> Table[_P
 
 
 def _doing(row: PhoneStatus) -> str:
-    if row.standing.is_under_way:
+    if row.activity.is_under_way:
         return one_line(row.doing)
     failed = f"{row.failed} of {counted(row.stored, 'run')} without a result" if row.failed else ""
-    return one_line(": ".join(filter(None, (row.standing, row.doing or failed))))
+    return one_line(": ".join(filter(None, (row.activity, row.doing or failed))))
 
 
 def _rows(statuses: Sequence[Status]) -> list[_Phone]:
@@ -256,7 +256,7 @@ def picture(
     """
     from orchestrator.tables.renderers import laid_out
 
-    ordered = sorted(status.phones, key=lambda phone: (phone.standing.order, phone.serial))
+    ordered = sorted(status.phones, key=lambda phone: (phone.activity.order, phone.serial))
     room = len(ordered) if height is None else max(0, height - 2)
     drawn, hidden = (
         (ordered, [])
@@ -321,9 +321,9 @@ def _bar(status: Status) -> str:
 
 
 def _counted(phones: Sequence[PhoneStatus]) -> str:
-    counts = Counter(phone.standing for phone in phones)
+    counts = Counter(phone.activity for phone in phones)
     return ", ".join(
-        f"{counts[standing]} {standing}" for standing in PhoneActivity if counts[standing]
+        f"{counts[activity]} {activity}" for activity in PhoneActivity if counts[activity]
     )
 
 

@@ -39,7 +39,7 @@ def bench(
 
     plan = measuring.bench_plan(options)
     with reporting_workspace(settings, reporting.wait) as workspace:
-        measured = measuring.run(workspace, plan, Needs.EACH)
+        measured = measuring.run_plan(workspace, plan, Needs.EACH)
         return campaign_result(workspace, measured, reporting)
 
 
@@ -86,7 +86,7 @@ def run(
     with reporting_workspace(settings, reporting.wait, makes_store=not resume) as workspace:
         if limited is None:
             return _resumed(workspace, str(plan or ""), reporting)
-        done = measuring.run(workspace, limited, Needs.ONE)
+        done = measuring.run_plan(workspace, limited, Needs.ONE)
         return campaign_result(workspace, done, reporting)
 
 

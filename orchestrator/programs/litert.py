@@ -78,10 +78,10 @@ class LitertTool:
             result = json.loads(raw.data(RESULT_FILE) or b"null")
         except ValueError:
             result = None
-        if not is_result(result) or raw.exit_code != 0:
+        if not is_litert_result(result) or raw.exit_code != 0:
             return _failed_report("tool-failed", _error_line(raw.data("stderr")), case)
         try:
-            report = report_of(result)
+            report = litert_report(result)
         except (TypeError, ValueError) as error:
             return _failed_report(
                 "tool-failed", f"{RESULT_FILE} isn't in the program's format: {error}", case
@@ -194,13 +194,13 @@ def _error_line(data: bytes) -> str:
 RESOLUTION_US: Final = 10.0
 
 
-def is_result(document: object) -> TypeGuard[dict[str, Any]]:
+def is_litert_result(document: object) -> TypeGuard[dict[str, Any]]:
     """Whether a JSON document is a result of the program."""
     latency = document.get("latency") if isinstance(document, dict) else None
     return isinstance(latency, dict) and {"avg_ms", "num_runs"} <= latency.keys()
 
 
-def report_of(result: Mapping[str, Any]) -> ToolReport:
+def litert_report(result: Mapping[str, Any]) -> ToolReport:
     """Return the report of the program's JSON.
 
     Raises TypeError or ValueError for JSON that the program doesn't write.

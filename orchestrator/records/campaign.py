@@ -210,7 +210,7 @@ class PhoneStatus:
     """One phone of a campaign."""
 
     serial: str
-    standing: PhoneActivity = PhoneActivity.WAITING
+    activity: PhoneActivity = PhoneActivity.WAITING
     #: What it measures, waits for, or why it was abandoned.
     doing: str = ""
     stored: int = 0
@@ -224,9 +224,9 @@ class PhoneStatus:
 
     @property
     def look(self) -> str:
-        """Its style in lists: its standing, except for a phone that is done with failed runs."""
-        if self.standing is not PhoneActivity.DONE or not self.failed:
-            return self.standing.value
+        """Its style in lists: its activity, except for a phone that is done with failed runs."""
+        if self.activity is not PhoneActivity.DONE or not self.failed:
+            return self.activity.value
         return (PhoneActivity.ABANDONED if self.failed >= self.stored else PhoneActivity.AWAY).value
 
 
@@ -295,7 +295,7 @@ class Status:
     def is_over(self) -> bool:
         """Whether all phones are done: until then a rule may add rounds."""
         return bool(self.phones) and all(
-            phone.standing is PhoneActivity.DONE for phone in self.phones
+            phone.activity is PhoneActivity.DONE for phone in self.phones
         )
 
     @property
@@ -313,6 +313,6 @@ class Status:
         etas = [
             phone.eta_s
             for phone in self.phones
-            if phone.left and phone.standing.is_under_way and phone.eta_s is not None
+            if phone.left and phone.activity.is_under_way and phone.eta_s is not None
         ]
         return max(etas, default=None)

@@ -83,7 +83,7 @@ def test_a_phone_that_hangs_in_mid_run_is_told_once_and_its_run_keeps_its_figure
     process = lab.cli.start("bench -d xnnpack -t 1 -n 2 --min-secs 0.2 -s", serial, model)
     log = heard(process, f"{serial}: problem: doesn't answer: its run may continue")
     assert "waiting up to " in log
-    assert _phone_of(lab, serial)["standing"] == "away"
+    assert _phone_of(lab, serial)["activity"] == "away"
     lab.clear()
     log += heard(process, f"{serial}: is back")
     _, rest = process.communicate(timeout=180)
@@ -107,7 +107,7 @@ def test_a_phone_that_is_unplugged_in_mid_run_is_told_and_shown_as_away(
     log = heard(process, f"{serial}: problem: can't be reached: its run may continue")
     assert "waiting up to " in log
     phone = _phone_of(lab, serial)
-    assert (phone["standing"], phone["eta_s"]) == ("away", None)
+    assert (phone["activity"], phone["eta_s"]) == ("away", None)
     assert phone["doing"].startswith("can't be reached")
 
 

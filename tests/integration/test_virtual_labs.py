@@ -119,4 +119,4 @@ def test_an_adb_server_that_died_while_its_lab_is_up_is_started_again(settings: 
     assert (attached.seen.serial, attached.seen.usable) == (phone.serial, True)
     virtual_phones.stop(settings)
     with Workspace(settings) as workspace:
-        assert workspace.lab_server(revive=True) is None
+        assert workspace.virtual_server(revive=True) is None

@@ -156,7 +156,7 @@ class Host:
         phones = {item["serial"]: item["address"] for item in self("virtual", "list")["phones"]}
         return str(status["binary"]), server, phones[self.serial]
 
-    def lab_server(self) -> str:
+    def virtual_server(self) -> str:
         """The address of the adb server of this host's phones."""
         return self._adb[1]
 

@@ -227,7 +227,7 @@ def _status(
         jobs_table(farm.jobs, workspace.clock.now()),
         "",
         submissions.paused_text(farm.pauses),
-        *(f"{serial}: {time_limits.told(items)}" for serial, items in no_time_for.items()),
+        *(f"{serial}: {time_limits.left_out_text(items)}" for serial, items in no_time_for.items()),
         *_without_job(left_out),
     )
     is_lacking = is_one and any(job.status in {"failed", "cancelled"} for job in farm.jobs)

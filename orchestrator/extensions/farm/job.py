@@ -269,5 +269,9 @@ def _run_campaign(workspace: Workspace, opened_campaign: Prepared) -> Ended:
     # The models are those of the open cases.
     note = f"{result.stored} stored" if opened_campaign.models else "everything was stored already"
     counts = workspace.store.yields([campaign.campaign_id]).get(campaign.campaign_id)
-    notes = [note, counts.text if counts is not None else "", time_limits.told(measured.cut)]
+    notes = [
+        note,
+        counts.text if counts is not None else "",
+        time_limits.left_out_text(measured.cut),
+    ]
     return Ended(status="done", note="; ".join(filter(None, notes)))

@@ -16,7 +16,7 @@ import numpy as np
 
 from orchestrator.app.comparing import pair_comparison
 from orchestrator.app.measuring import measure
-from orchestrator.app.pairing import prepare, sides_of
+from orchestrator.app.pairing import prepare_pair, sides_of
 from orchestrator.app.preparing import start
 from orchestrator.app.requests import PairLimits
 from orchestrator.engine.events import DeviceNote
@@ -212,7 +212,7 @@ def _outcome(
         # Half of the change must be detectable.
         detect = max(0.01, abs(change.ratio - 1) / 2)
         limits = PairLimits(detect=detect, most=_MAX_PAIRS)
-        prepared = prepare(workspace, sides_of(sides, options), limits)
+        prepared = prepare_pair(workspace, sides_of(sides, options), limits)
         used = {item.case.build_sha256 for item in prepared.campaign.invocations}
         if used != {change.before.build_sha256, change.after.build_sha256}:
             return ConfirmationStatus.CANNOT, "the program of these nights isn't here", None

@@ -12,14 +12,14 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from orchestrator import __version__
-from orchestrator.app.farm import HOURS, ORDER
+from orchestrator.app.farm import PHONE_STATES, RECENT_HOURS
 from orchestrator.errors import BenchfarmError, StoreError
 from orchestrator.extensions.history.farm_now import FarmNow
 from orchestrator.extensions.history.regressions import LatencyChange
 from orchestrator.extensions.history.web import ServedPage
 from orchestrator.plugins import Workspace
 
-_RECENT: Final = f"of campaigns begun in the last {HOURS} hours"
+_RECENT: Final = f"of campaigns begun in the last {RECENT_HOURS} hours"
 _OF_RUN: Final = f"of a phone after the last invocation {_RECENT}."
 
 
@@ -65,7 +65,7 @@ class Numbers(Collector):
     def _store_metrics(self) -> Iterator[Metric]:
         workspace = self._workspace
         now = workspace.clock.now()
-        activity = workspace.store.activity(now - timedelta(hours=HOURS))
+        activity = workspace.store.activity(now - timedelta(hours=RECENT_HOURS))
         yield _gauge("benchfarm_campaigns", "Campaigns stored.", ["status"], activity.campaigns)
         yield _gauge(
             "benchfarm_campaign_finished_timestamp_seconds",
@@ -138,7 +138,7 @@ class Numbers(Collector):
             {name: getattr(night, name) for name in ("with_result", "without_result", "left")},
         )
         counted = Counter(item.state for item in farm.devices)
-        phones = {state: counted[state] for state in ORDER}
+        phones = {state: counted[state] for state in PHONE_STATES}
         yield _gauge(
             "benchfarm_phones", "Phones of the farm, as its page shows them.", ["state"], phones
         )

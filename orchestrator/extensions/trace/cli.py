@@ -68,7 +68,7 @@ def _record(
         )
     check_writable(folder / "trace", makes_folder=True)
     try:
-        return measuring.run(workspace, _plan(model, options))
+        return measuring.run_plan(workspace, _plan(model, options))
     except CampaignInterruptedError as error:
         error.hint = _RERUN_HINT
         raise

@@ -33,14 +33,14 @@ from tests.samples.stores import Samples
 
 def row(
     number: int,
-    standing: PhoneActivity = PhoneActivity.WORKING,
+    activity: PhoneActivity = PhoneActivity.WORKING,
     *,
     left: int = 4,
     eta_s: float | None = 90.0,
 ) -> PhoneStatus:
     doing = f"mobilenet_v2_1.0_224_float: gpu, 1 thread, gpu_precision_loss_allowed=true #{number}"
     return PhoneStatus(
-        serial=f"PHONE-{number}", standing=standing, doing=doing, stored=3, left=left, battery_heat_c=31.25,
+        serial=f"PHONE-{number}", activity=activity, doing=doing, stored=3, left=left, battery_heat_c=31.25,
         eta_s=eta_s,
     )  # fmt: skip
 

@@ -32,7 +32,7 @@ from orchestrator.extensions.interop.texts.pasted import (
 from orchestrator.extensions.interop.texts.splitting import RunSplitter
 from orchestrator.extensions.interop.texts.summary import SummaryRow
 from orchestrator.plugins import program_sources
-from orchestrator.programs.litert import is_result, report_of
+from orchestrator.programs.litert import is_litert_result, litert_report
 from orchestrator.reading.failures import Crash, SystemLog
 from orchestrator.reading.lines import (
     LONGEST_LINE_BYTES,
@@ -243,7 +243,7 @@ def _litert_result(buffer: Buffer) -> list[ToolReport]:
     """Return the report of the JSON that litert-benchmark writes; none for any other text."""
     try:
         document = json.loads(buffer[:].decode("utf-8", "replace"))
-        return [report_of(document)] if is_result(document) else []
+        return [litert_report(document)] if is_litert_result(document) else []
     except (ValueError, TypeError, RecursionError):
         return []
 

@@ -41,7 +41,7 @@ def test_whatever_happens_to_two_hosts_of_one_phone_and_their_database_each_resu
     chance = random.Random(KILLS)
     before = {host.serial: changes(host) for host in farm.hosts}
     # The second host reaches the first one's phone as well as its own.
-    farm.two.adb_server = farm.one.lab_server()
+    farm.two.adb_server = farm.one.virtual_server()
     farm.until_announced(*farm.hosts)
     phones = tuple(host.serial for host in farm.hosts)
     farm.until(

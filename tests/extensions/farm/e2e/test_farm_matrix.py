@@ -177,7 +177,7 @@ def cell(farm: FarmOfHosts, tmp_path: Path, model: Path, request: pytest.Fixture
 
 
 def reaches_the_others_phone(farm: FarmOfHosts) -> Host:
-    farm.two.adb_server = farm.one.lab_server()
+    farm.two.adb_server = farm.one.virtual_server()
     return farm.two
 
 
