@@ -328,8 +328,8 @@ class Workspace:
             self.at_exit.callback(release)
 
     def virtual_server(self, *, revive: bool = False) -> AdbServer | None:
-        """The adb server of the virtual lab, None when no lab is up; ``revive`` starts one that
-        died before its lab.
+        """The adb server of the virtual phones, None when none are up; ``revive`` starts one that
+        died before them.
         """
         # Without its file no lab is up, and nothing of it is imported.
         if not (self.settings.virtual_folder / "lab.json").exists():

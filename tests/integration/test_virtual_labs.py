@@ -93,7 +93,7 @@ def test_a_lab_of_which_a_process_still_runs_is_not_started_again(
     killed, left = virtual_phones.labs(settings)
     os.kill(killed.pid, signal.SIGKILL)
     wait_until(lambda: len(virtual_phones.labs(settings)) == 1, "the process to end", 60.0)
-    with pytest.raises(UsageError, match="a virtual lab is running here already") as raised:
+    with pytest.raises(UsageError, match="virtual phones are running here already") as raised:
         virtual_phones.start(settings, SIX)
     assert "'benchfarm virtual down' stops it" in raised.value.hint
     assert virtual_phones.labs(settings) == [left]

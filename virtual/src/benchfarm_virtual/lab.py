@@ -90,7 +90,7 @@ def start_lab(
     state_dir.mkdir(parents=True, exist_ok=True)
     if _is_running(state_dir):
         raise UsageError(
-            f"{state_dir}: a virtual lab is running here already",
+            f"{state_dir}: virtual phones are running here already",
             hint="stop it with 'benchfarm virtual down'",
         )
     (state_dir / STATE_FILE).unlink(missing_ok=True)
@@ -123,7 +123,7 @@ def start_lab(
         time.sleep(_LOOK_AGAIN_S)
     _end_group(process.pid)
     raise DeviceTimeoutError(
-        f"the virtual lab wasn't ready within {_START_S:g} s; see {state_dir / LOG_FILE}"
+        f"the virtual phones weren't ready within {_START_S:g} s; see {state_dir / LOG_FILE}"
     )
 
 
@@ -133,7 +133,7 @@ def read_lab(state_dir: Path) -> LabInfo:
     info = _read_state(state_dir) if _is_running(state_dir) else None
     if info is None:
         raise UsageError(
-            f"{state_dir}: no virtual lab is running here",
+            f"{state_dir}: no virtual phones are running here",
             hint="start one with 'benchfarm virtual up'",
         )
     return info
@@ -149,7 +149,7 @@ def lab_request(
     it is unknown whether the request was done.
     """
     info = read_lab(state_dir)
-    lab = f"the virtual lab (pid {info.pid})"
+    lab = f"the process of the virtual phones (pid {info.pid})"
     line = json.dumps({**request, "token": info.token}).encode() + b"\n"
     try:
         with socket.create_connection((_LOOPBACK, info.control_port), timeout=timeout_s) as sock:
@@ -192,7 +192,7 @@ def stop_lab(state_dir: Path, *, timeout_s: float = _STOP_S) -> bool:
     # What is killed ends as soon as a busy computer comes to it.
     if not _wait_until_ended(state_dir, max(timeout_s, _STOP_S)):
         raise DeviceTimeoutError(
-            f"{state_dir}: the virtual lab can't be stopped; see {state_dir / LOG_FILE}"
+            f"{state_dir}: the virtual phones can't be stopped; see {state_dir / LOG_FILE}"
         )
     (state_dir / STATE_FILE).unlink(missing_ok=True)
     return True
@@ -224,7 +224,7 @@ def take_lock(state_dir: Path) -> int:
     while not _can_lock(descriptor, fcntl.LOCK_EX):
         if time.monotonic() > end_s:
             os.close(descriptor)
-            raise UsageError(f"{state_dir}: a virtual lab is running here already")
+            raise UsageError(f"{state_dir}: virtual phones are running here already")
         time.sleep(_LOOK_AGAIN_S)
     return descriptor
 
@@ -281,5 +281,5 @@ def _start_error(state_dir: Path, exit_code: int) -> LabError:
         file.seek(max(0, log.stat().st_size - _LOG_TAIL_BYTES))
         words = file.read().decode("utf-8", "replace").strip()
     if exit_code == UsageError.exit_code:
-        return UsageError(words or f"the virtual lab didn't start; see {log}")
-    return DeviceError(f"the virtual lab ended while it started (exit code {exit_code}): {words}")
+        return UsageError(words or f"the virtual phones didn't start; see {log}")
+    return DeviceError(f"the virtual phones ended while they started (exit code {exit_code}): {words}")
