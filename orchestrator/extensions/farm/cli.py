@@ -207,7 +207,7 @@ def _status(
 
     ``left_out``: the phones that it selects and that have no job -> the reason.
     """
-    from orchestrator.app import time_limits
+    from orchestrator.app.time_limits import left_out_text, stored_left_out
     from orchestrator.extensions.farm import submissions
     from orchestrator.tables.farm import hosts_table, jobs_table, phones_table
 
@@ -217,7 +217,7 @@ def _status(
         for name, counts in workspace.store.yields(list(campaigns)).items()
         if counts.without_result
     }
-    cut = time_limits.stored_left_out(workspace.store, list(campaigns))
+    cut = stored_left_out(workspace.store, list(campaigns))
     no_time_for = {campaigns[name]: items for name, items in cut.items()}
     result = shown(
         hosts_table(farm),
@@ -227,7 +227,7 @@ def _status(
         jobs_table(farm.jobs, workspace.clock.now()),
         "",
         submissions.paused_text(farm.pauses),
-        *(f"{serial}: {time_limits.left_out_text(items)}" for serial, items in no_time_for.items()),
+        *(f"{serial}: {left_out_text(items)}" for serial, items in no_time_for.items()),
         *_without_job(left_out),
     )
     is_lacking = is_one and any(job.status in {"failed", "cancelled"} for job in farm.jobs)
@@ -314,10 +314,10 @@ def clean(
 
     Example: benchfarm farm clean --dry-run
     """
-    from orchestrator.app import time_limits
+    from orchestrator.app.time_limits import age_of
     from orchestrator.extensions.farm.manifest import Contents
 
-    older_than_s = time_limits.age_of("--older-than", older_than)
+    older_than_s = age_of("--older-than", older_than)
     with _opened_queue(settings) as queue:
         contents = Contents(queue, settings.cache_folder)
         cleaned = contents.clean(older_than_s=older_than_s, is_trial=dry_run)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from orchestrator.app import time_limits
+from orchestrator.app.time_limits import left_out_text
 from orchestrator.app.attached import open_devices
 from orchestrator.app.inputs import Inputs, identify
 from orchestrator.app.measuring import measure
@@ -272,6 +272,6 @@ def _run_campaign(workspace: Workspace, opened_campaign: Prepared) -> Ended:
     notes = [
         note,
         counts.text if counts is not None else "",
-        time_limits.left_out_text(measured.cut),
+        left_out_text(measured.cut),
     ]
     return Ended(status="done", note="; ".join(filter(None, notes)))

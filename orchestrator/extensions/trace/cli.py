@@ -57,8 +57,7 @@ def _record(
     workspace: Workspace, model: Path, options: PlanOptions, folder: Path
 ) -> MeasuredCampaign:
     """Record a model on the chosen phones; raises UsageError kinds before anything runs."""
-    from orchestrator.app import measuring
-    from orchestrator.app.measuring import CampaignInterruptedError
+    from orchestrator.app.measuring import CampaignInterruptedError, run_plan
 
     if HOST_SERIAL in split(options.get("devices")):
         raise UsageError("traces are recorded on Android phones, not on this computer")
@@ -68,7 +67,7 @@ def _record(
         )
     check_writable(folder / "trace", makes_folder=True)
     try:
-        return measuring.run_plan(workspace, _plan(model, options))
+        return run_plan(workspace, _plan(model, options))
     except CampaignInterruptedError as error:
         error.hint = _RERUN_HINT
         raise
