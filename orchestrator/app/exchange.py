@@ -12,7 +12,6 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
@@ -28,10 +27,7 @@ from orchestrator.files import (
 from orchestrator.frozen import frozen
 from orchestrator.plugins import Exported, Exporter, find, plugins
 from orchestrator.records.campaign import Campaign, Origin
-from orchestrator.records.run import Attachment, RawOutput
 from orchestrator.settings import Settings
-from orchestrator.tables.escapes import one_line
-from orchestrator.units import few
 
 if TYPE_CHECKING:
     from orchestrator.app.workspace import Workspace
@@ -207,11 +203,6 @@ def private_folders(workspace: Workspace) -> Sequence[Path]:
     )
 
 
-#: Each run is read from its whole file again, and more memory isn't taken.
-_LARGEST_BYTES = 64 << 20
-_MOST_FAULTS = 20
-
-
 @frozen
 class ImportRequest:
     """The files to import, and what they measured."""
@@ -273,85 +264,6 @@ def store_import(
     data = report_data(workspace, [result.campaign])
     path = write_report(workspace.settings, data, [result.campaign], request.out)
     return replace(done, data=data, report=path)
-
-
-def import_each(
-    workspace: Workspace,
-    request: ImportRequest,
-    read: Callable[[Path], tuple[ImportBatch, Origin]],
-    *,
-    hint: Callable[[Path], str],
-    nothing: str = "nothing to import",
-    note: str = "",
-) -> list[Imported]:
-    """Read the files of a request and store each as a campaign; ``hint`` says what a file needs.
-
-    Raises UsageError with ``nothing``, having stored nothing, where one has no run.
-    """
-    sources = []
-    for path in request.files:
-        batch, origin = read(path)
-        if not batch.runs:
-            raise UsageError(f"{path}: {nothing}{listed(batch.faults)}", hint=hint(path))
-        sources.append((batch, origin))
-    notes = [note] if note else []
-    return [
-        store_import(
-            workspace,
-            batch,
-            request=request,
-            origin=origin,
-            notes=[*notes, *batch.notes, *(f"left out: {fault}" for fault in batch.faults)],
-        )
-        for batch, origin in sources
-    ]
-
-
-def listed(faults: Sequence[str]) -> str:
-    """Return faults as lines below a sentence, at most ``_MOST_FAULTS``."""
-    return "".join(f"\n  {line}" for line in few(list(map(one_line, faults)), _MOST_FAULTS))
-
-
-def raw_output(
-    path: Path,
-    attachments: Sequence[Attachment],
-    *,
-    command: str = "",
-    at: datetime | None = None,
-) -> RawOutput:
-    """Return the raw output of an imported run; ``at`` is its start, by default the file's time."""
-    return RawOutput(
-        command=command,
-        exit_code=None,
-        timed_out=False,
-        started_at=at or datetime.fromtimestamp(path.stat().st_mtime, UTC),
-        duration_s=0.0,
-        attachments=tuple(attachments),
-    )
-
-
-def require_printable(**options: str) -> None:
-    """Raise UsageError for an option that isn't text to be shown in one line; ``serial`` and
-    ``name`` aren't empty.
-    """
-    for option, value in options.items():
-        if not value.isprintable() or (option in {"serial", "name"} and not value.strip()):
-            raise UsageError(f"--{option} {value!r} isn't a text that can be shown")
-
-
-def require_size(path: Path, size: int, *, hint: str = "import it in parts") -> None:
-    """Raise UsageError, with what to do, for a file of more bytes than are imported at once."""
-    if size > _LARGEST_BYTES:
-        raise UsageError(f"{path}: more than {_LARGEST_BYTES >> 20} MiB", hint=hint)
-
-
-def read_source(path: Path) -> bytes:
-    """Return a file's bytes; raises UsageError."""
-    try:
-        require_size(path, path.stat().st_size)
-        return path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from error
 
 
 #: Replaces a folder that is named without a file in it.

@@ -109,7 +109,8 @@ def write_bundle(
         zipfile.ZipFile(path, "x", zipfile.ZIP_DEFLATED) as archive,
         tempfile.NamedTemporaryFile(dir=path.parent) as lines,
     ):
-        contents = _write_records(archive, lines.file, store, full_campaigns, run_ids, redaction)
+        draft = _Draft(archive=archive, lines=lines.file, redaction=redaction)
+        contents = _write_records(draft, store, full_campaigns, run_ids)
         lines.flush()
         archive.write(lines.name, _RECORDS)
         manifest = {
@@ -125,22 +126,30 @@ def write_bundle(
     return contents
 
 
-def _write_records(
-    archive: zipfile.ZipFile,
-    lines: IO[bytes],
-    store: Store,
-    campaigns: Sequence[Campaign],
-    chosen: Collection[str],
-    redaction: Redaction,
-) -> BundleContents:
-    """Write outputs of runs to the archive and the records to ``lines``; return their counts."""
+@frozen
+class _Draft:
+    """A bundle that is written: its archive, and its records, which are added at the end."""
 
-    def write(kind: str, record: object, parts: Collection[str] = (), **fields: object) -> None:
+    archive: zipfile.ZipFile
+    lines: IO[bytes]
+    redaction: Redaction
+
+    def write(
+        self, kind: str, record: object, parts: Collection[str] = (), **fields: object
+    ) -> None:
+        """Write a record; ``parts`` are those of its fields that may hold this computer's folders."""
         document = json.loads(dump_document(record))
-        document |= {name: redaction.hide_all(document[name]) for name in parts if name in document}
+        document |= {
+            name: self.redaction.hide_all(document[name]) for name in parts if name in document
+        }
         line = json.dumps({"kind": kind, **fields, "record": document}, separators=(",", ":"))
-        lines.write(line.encode("ascii") + b"\n")
+        self.lines.write(line.encode("ascii") + b"\n")
 
+
+def _write_records(
+    draft: _Draft, store: Store, campaigns: Sequence[Campaign], chosen: Collection[str]
+) -> BundleContents:
+    """Write outputs of runs to the archive, and the records; return their counts."""
     blobs: set[str] = set()
     # Dictionaries are sets that keep their order.
     cases: dict[Case, None] = {}
@@ -161,12 +170,14 @@ def _write_records(
         is_host = run.case.serial == HOST_SERIAL
         outputs = []
         for item in run.attachments:
-            attachment = replace(item, data=redaction.hide_bytes(item.data)) if is_host else item
+            attachment = (
+                replace(item, data=draft.redaction.hide_bytes(item.data)) if is_host else item
+            )
             outputs.append([attachment.name, attachment.sha256])
             if attachment.sha256 not in blobs:
                 blobs.add(attachment.sha256)
-                archive.writestr(f"blobs/{attachment.sha256}", attachment.data)
-        write(
+                draft.archive.writestr(f"blobs/{attachment.sha256}", attachment.data)
+        draft.write(
             "run",
             replace(run, attachments=()),
             _HOST_RUN_TEXTS if is_host else _RUN_TEXTS,
@@ -182,14 +193,14 @@ def _write_records(
             invocations = tuple(exported.get(campaign.campaign_id, ()))
             portable = replace(portable, invocations=invocations, skipped=())
         cases |= dict.fromkeys(item.case for item in portable.invocations)
-        write("campaign", portable, _CAMPAIGN_TEXTS)
+        draft.write("campaign", portable, _CAMPAIGN_TEXTS)
     devices, models, builds = store.devices(), store.models(), store.builds()
     for serial in dict.fromkeys(case.serial for case in cases):
-        write("device", devices[serial])
+        draft.write("device", devices[serial])
     for model_sha256 in dict.fromkeys(case.model_sha256 for case in cases):
-        write("model", models[model_sha256])
+        draft.write("model", models[model_sha256])
     for build_sha256 in dict.fromkeys(case.build_sha256 for case in cases):
-        write("build", builds[build_sha256])
+        draft.write("build", builds[build_sha256])
     return BundleContents(
         campaigns=len(campaigns),
         runs=runs,
@@ -239,9 +250,7 @@ class Bundle:
             raise UsageError(f"{path}: is no bundle", hint=_HINT) from None
         try:
             manifest = self._read_manifest()
-            with self._opened(_RECORDS, _LARGEST_RECORDS_BYTES) as stream:
-                digest = hashlib.file_digest(stream, "sha256").hexdigest()  # type: ignore[arg-type]
-            if digest != manifest.records_sha256:
+            if self._sha256(_RECORDS, _LARGEST_RECORDS_BYTES) != manifest.records_sha256:
                 raise StoreCorruptError(
                     f"{path}: is damaged: the records aren't those that were written"
                 )
@@ -338,10 +347,12 @@ class Bundle:
             )
         return manifest
 
+    def _sha256(self, name: str, largest_bytes: int) -> str:
+        with self._opened(name, largest_bytes) as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()  # type: ignore[arg-type]
+
     def _check_blob(self, sha256: str) -> None:
-        with self._opened(f"blobs/{sha256}", _LARGEST_BLOB_BYTES) as stream:
-            digest = hashlib.file_digest(stream, "sha256").hexdigest()  # type: ignore[arg-type]
-        if digest != sha256:
+        if self._sha256(f"blobs/{sha256}", _LARGEST_BLOB_BYTES) != sha256:
             raise StoreCorruptError(f"{self.path}: is damaged: blobs/{sha256} has another content")
 
     def _content(self, name: str, largest_bytes: int) -> bytes:

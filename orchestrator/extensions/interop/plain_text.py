@@ -15,17 +15,16 @@ from dataclasses import replace
 from pathlib import Path, PureWindowsPath
 from typing import Any, Final
 
-from orchestrator.app.exchange import (
-    Imported,
-    import_each,
-    raw_output,
-    read_source,
-    require_printable,
-    require_size,
-)
+from orchestrator.app.exchange import Imported
 from orchestrator.delegates import DELEGATES
 from orchestrator.engine.reread import ForeignRun, ImportBatch, report_identity
 from orchestrator.errors import OutputParseError, UsageError
+from orchestrator.extensions.interop.importing import (
+    import_each,
+    raw_output,
+    read_source,
+    require_size,
+)
 from orchestrator.extensions.interop.texts.forms import unpacked
 from orchestrator.extensions.interop.texts.output import declaration_faults, parse_text
 from orchestrator.models.inspect import identify_model
@@ -147,9 +146,6 @@ def import_texts(workspace: Workspace, request: ImportRequest) -> list[Imported]
 
     Raises UsageError, having stored nothing, for one without a figure.
     """
-    require_printable(app=request.app, name=request.name)
-    if request.device:
-        require_printable(serial=request.device)
     models = [identify_model(path) for path in request.models]
     # A file keeps the name of its first import: a renamed file holds the same runs.
     stored = [item.terms.origin for item in workspace.store.campaigns(with_hidden=True)]
@@ -160,7 +156,9 @@ def import_texts(workspace: Workspace, request: ImportRequest) -> list[Imported]
         sha256 = hashlib.sha256(packed).hexdigest()
         origin = Origin(file=names.setdefault(sha256, path.name), sha256=sha256)
         facts, build = _facts(workspace, request, origin), foreign_build(PROGRAM, request.app)
-        batch = ImportBatch(devices={facts.serial: facts}, builds={build.sha256: build})
+        batch = ImportBatch(
+            devices={facts.serial: facts}, builds={build.sha256: build}, notes=[_NOTE]
+        )
         _add_runs(batch, path, origin.file, text, models)
         return batch, origin
 
@@ -170,7 +168,6 @@ def import_texts(workspace: Workspace, request: ImportRequest) -> list[Imported]
         read_file,
         hint=lambda path: f"see what is read from it: benchfarm parse {shlex.quote(str(path))}",
         nothing="no figure of a benchmark program is in it",
-        note=_NOTE,
     )
 
 

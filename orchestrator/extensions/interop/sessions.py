@@ -16,15 +16,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import Field
 
-from orchestrator.app.exchange import (
-    Imported,
-    ImportRequest,
-    import_each,
-    listed,
-    raw_output,
-    read_source,
-    require_printable,
-)
+from orchestrator.app.exchange import Imported
 from orchestrator.engine.reread import ForeignRun, ImportBatch
 from orchestrator.errors import OutputParseError, UsageError
 from orchestrator.extensions.interop.device_lab import (
@@ -39,6 +31,12 @@ from orchestrator.extensions.interop.device_lab import (
     STDOUT,
     language_model_logs,
 )
+from orchestrator.extensions.interop.importing import (
+    import_each,
+    listed,
+    raw_output,
+    read_source,
+)
 from orchestrator.extensions.interop.leaderboard import (
     ACCELERATORS,
     PLATFORMS,
@@ -50,7 +48,7 @@ from orchestrator.extensions.interop.leaderboard import (
     read_part,
     read_row,
 )
-from orchestrator.plugins import Workspace
+from orchestrator.plugins import ImportRequest, Workspace
 from orchestrator.programs.running import described_build
 from orchestrator.reading.litert_lm import GPU_API, Process, decode_metrics
 from orchestrator.records.campaign import Origin
@@ -110,7 +108,6 @@ def import_sessions(workspace: Workspace, request: ImportRequest) -> list[Import
         raise UsageError(
             "a session names its device and program itself", hint="give --model and --name only"
         )
-    require_printable(name=request.name)
     user_models = [identify_model(path) for path in request.models]
 
     def read(path: Path) -> tuple[ImportBatch, Origin]:
