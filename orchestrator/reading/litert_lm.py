@@ -221,7 +221,7 @@ class Part(enum.Enum):
 
 
 class LitertLmReader:
-    """Reads lines and collects what the processes among them printed; ``_KINDS``, below, is the
+    """Reads lines and collects what the processes among them printed; ``_FORMS``, below, is the
     table of the lines.
     """
 
@@ -240,11 +240,11 @@ class LitertLmReader:
         """Take one line, without the header that a log puts in front."""
         self._header = _GLOG.search(text)
         text = _GLOG.sub("", text, count=1).strip()
-        for kind in _KINDS:
-            if kind.counts(self) and (values := kind.find(text)) is not None:
-                if kind.begins(self):
+        for form in _FORMS:
+            if form.counts(self) and (values := form.find(text)) is not None:
+                if form.begins(self):
                     self._close()
-                kind.take(self, values)
+                form.take(self, values)
                 return
 
     def feed_heading(self) -> None:
@@ -423,67 +423,59 @@ def _failure_in(text: str) -> tuple[str, str] | None:
     return None
 
 
-def _always(_: LitertLmReader) -> bool:
-    return True
-
-
-def _never(_: LitertLmReader) -> bool:
-    return False
-
-
 @dataclass(frozen=True, slots=True)
-class LineKind:
+class _Form:
     """A form of line."""
 
     #: Returns the line's values, None for a line of another form.
     find: Callable[[str], Any]
     take: Callable[[LitertLmReader, Any], None]
     #: Whether it begins another process than the open one.
-    begins: Callable[[LitertLmReader], bool] = _never
+    begins: Callable[[LitertLmReader], bool] = lambda reader: False
     #: Whether it means something where it is.
-    counts: Callable[[LitertLmReader], bool] = _always
+    counts: Callable[[LitertLmReader], bool] = lambda reader: True
 
 
 #: The lines in the order in which they are tried.
-_KINDS: Final = (
-    LineKind(
+_FORMS: Final = (
+    _Form(
         _OTHER_PROGRAMS.match,
         LitertLmReader._take_other_program,
         begins=LitertLmReader.is_finished,
     ),
-    LineKind(_COMMAND.match, LitertLmReader._take_command, begins=_always),
-    LineKind(_START.match, LitertLmReader._take_start, begins=LitertLmReader.is_past_start),
-    LineKind(_INFO.match, LitertLmReader._take_info),
-    LineKind(_COMMAND_RESULTS.match, LitertLmReader._take_command_results),
-    LineKind(_AGGREGATED.match, LitertLmReader._take_median),
+    _Form(_COMMAND.match, LitertLmReader._take_command, begins=lambda reader: True),
+    _Form(_START.match, LitertLmReader._take_start, begins=LitertLmReader.is_past_start),
+    _Form(_INFO.match, LitertLmReader._take_info),
+    _Form(_COMMAND_RESULTS.match, LitertLmReader._take_command_results),
+    _Form(_AGGREGATED.match, LitertLmReader._take_median),
     # Where it ran.
-    LineKind(_share_in, LitertLmReader._take_share, begins=LitertLmReader.has_results),
-    LineKind(_ON_CPU.search, LitertLmReader._take_on_cpu, begins=LitertLmReader.has_results),
-    LineKind(GPU_API.search, LitertLmReader._take_gpu),
-    LineKind(_SAMPLES_ON_CPU.search, LitertLmReader._take_sampler),
-    LineKind(_failure_in, LitertLmReader._take_failure),
-    LineKind(_PEAK.match, LitertLmReader._take_peak),
+    _Form(_share_in, LitertLmReader._take_share, begins=LitertLmReader.has_results),
+    _Form(_ON_CPU.search, LitertLmReader._take_on_cpu, begins=LitertLmReader.has_results),
+    _Form(GPU_API.search, LitertLmReader._take_gpu),
+    _Form(_SAMPLES_ON_CPU.search, LitertLmReader._take_sampler),
+    _Form(_failure_in, LitertLmReader._take_failure),
+    _Form(_PEAK.match, LitertLmReader._take_peak),
     # The command's settings and results.
-    LineKind(_SETTING.match, LitertLmReader._take_setting, counts=LitertLmReader.is_of_command),
-    LineKind(_SPEED.match, LitertLmReader._take_speed, counts=LitertLmReader.is_of_command),
-    LineKind(
+    _Form(_SETTING.match, LitertLmReader._take_setting, counts=LitertLmReader.is_of_command),
+    _Form(_SPEED.match, LitertLmReader._take_speed, counts=LitertLmReader.is_of_command),
+    _Form(
         _COMMAND_INIT.match,
         LitertLmReader._take_command_init,
         counts=LitertLmReader.is_of_command,
     ),
     # A repetition's results.
-    LineKind(
+    _Form(
         _TTFT.match,
         LitertLmReader._take_first_token,
         counts=LitertLmReader.may_be_first_token,
     ),
-    LineKind(
+    _Form(
         _TURN.match,
         LitertLmReader._take_turn,
         counts=LitertLmReader.may_be_in_repetition,
     ),
-    LineKind(_INIT.match, LitertLmReader._take_init, counts=LitertLmReader.is_in_repetition),
-    LineKind(_RULE.match, LitertLmReader._take_rule, counts=LitertLmReader.is_in_repetition),
+    _Form(_INIT.match, LitertLmReader._take_init, counts=LitertLmReader.is_in_repetition),
+    _Form(_RULE.match, LitertLmReader._take_rule, counts=LitertLmReader.is_in_repetition),
 )
 
 
@@ -546,20 +538,20 @@ def duration_us(text: str) -> float:
     )
 
 
-def figures_of(times_us: Sequence[float], tokens: Sequence[int]) -> LatencySummary:
-    """Return the times of one token in a process's repetitions, of which each has its tokens.
+def figures_of(times_us: Sequence[float], counts: Sequence[int]) -> LatencySummary:
+    """Return the time of one inference or token in blocks of them, by each block's time and number.
 
-    The mean is the time of all tokens by their number, the harmonic mean of the speeds.
+    The mean is the time of all by their number, of tokens the harmonic mean of the speeds.
     """
-    token_times_us = [time_us / count for time_us, count in zip(times_us, tokens, strict=True)]
+    each_us = [time_us / count for time_us, count in zip(times_us, counts, strict=True)]
     return LatencySummary(
-        count=sum(tokens),
-        first_us=token_times_us[0],
-        current_us=token_times_us[-1],
-        min_us=min(token_times_us),
-        max_us=max(token_times_us),
-        mean_us=sum(times_us) / sum(tokens),
-        std_us=statistics.stdev(token_times_us) if len(token_times_us) > 1 else None,
+        count=sum(counts),
+        first_us=each_us[0],
+        current_us=each_us[-1],
+        min_us=min(each_us),
+        max_us=max(each_us),
+        mean_us=math.fsum(times_us) / sum(counts),
+        std_us=statistics.stdev(each_us) if len(each_us) > 1 else None,
     )
 
 

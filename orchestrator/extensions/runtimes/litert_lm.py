@@ -393,39 +393,37 @@ def _figures(delegate: Delegate, plan_flags: Option) -> tuple[Option, ...]:
     return tuple((*usual, (FIGURE, phase)) for phase in PHASES)
 
 
-#: The flags of a plan for a language model: name, type, default, the allowed
-#: values, and the meaning.
+#: The flags of a plan for a language model: name, type, default, the meaning, and the allowed
+#: values.
 _OWN_FLAGS: Final = (
-    ("prefill_tokens", "int32", TOKENS["prefill_tokens"], (), "tokens of the prompt"),
-    ("decode_tokens", "int32", TOKENS["decode_tokens"], (), "tokens of the answer"),
+    ("prefill_tokens", "int32", TOKENS["prefill_tokens"], "tokens of the prompt"),
+    ("decode_tokens", "int32", TOKENS["decode_tokens"], "tokens of the answer"),
     (
         "max_num_tokens",
         "int32",
         TOKENS["max_num_tokens"],
-        (),
         "the context: prompt and answer together",
     ),
     (
         REPETITIONS,
         "int32",
         _USUAL_REPETITIONS,
-        (),
         "repetitions of a phone's process; the first warms up",
     ),
-    (CACHE, "string", "no", CACHES, "whether compiled parts are kept"),
+    (CACHE, "string", "no", "whether compiled parts are kept", *CACHES),
 )
 #: Flags of the phone's program alone, which are passed on unchanged.
 _ENGINE_FLAGS: Final = (
-    ("force_f32", "bool", "false", (), "activations of 32 bits"),
-    ("conv_type", "string", "auto", ("auto", "float", "int8"), "how convolutions compute"),
-    ("sampler_backend", "string", "", ("cpu", "gpu"), "what chooses tokens; else the backend"),
-    ("prefill_batch_sizes", "string", "", (), "most tokens of the prompt at once: 128 or 128,512"),
-    ("prefill_chunk_size", "int32", "-1", (), "pieces that the CPU reads a prompt in; -1: whole"),
-    ("enable_ynnpack", "bool", "false", (), "operators to YNNPACK before XNNPACK"),
-    ("convert_weights_on_gpu", "bool", "true", (), "weights converted by the GPU"),
-    ("use_hw_masking_for_npu", "bool", "true", (), "masks by the NPU"),
-    ("use_hw_cache_update_for_npu", "bool", "true", (), "its cache updated by the NPU"),
-    ("use_hw_ple_for_npu", "bool", "true", (), "embeddings of each layer by the NPU"),
+    ("force_f32", "bool", "false", "activations of 32 bits"),
+    ("conv_type", "string", "auto", "how convolutions compute", "auto", "float", "int8"),
+    ("sampler_backend", "string", "", "what chooses tokens; else the backend", "cpu", "gpu"),
+    ("prefill_batch_sizes", "string", "", "most tokens of the prompt at once: 128 or 128,512"),
+    ("prefill_chunk_size", "int32", "-1", "pieces that the CPU reads a prompt in; -1: whole"),
+    ("enable_ynnpack", "bool", "false", "operators to YNNPACK before XNNPACK"),
+    ("convert_weights_on_gpu", "bool", "true", "weights converted by the GPU"),
+    ("use_hw_masking_for_npu", "bool", "true", "masks by the NPU"),
+    ("use_hw_cache_update_for_npu", "bool", "true", "its cache updated by the NPU"),
+    ("use_hw_ple_for_npu", "bool", "true", "embeddings of each layer by the NPU"),
 )
 #: The backend without which a flag does nothing.
 _REQUIRED_BACKEND: Final = {
@@ -437,8 +435,10 @@ _REQUIRED_BACKEND: Final = {
 _ENGINE: Final = tuple(name for name, *_ in _ENGINE_FLAGS)
 _FLAGS: Final = FlagSchema(
     flags={
-        name: FlagSpec(name=name, kind=kind, default=default, choices=choices, meaning=meaning)
-        for name, kind, default, choices, meaning in (*_OWN_FLAGS, *_ENGINE_FLAGS)
+        name: FlagSpec(
+            name=name, kind=kind, default=default, meaning=meaning, choices=tuple(choices)
+        )
+        for name, kind, default, meaning, *choices in (*_OWN_FLAGS, *_ENGINE_FLAGS)
     }
 )
 #: Allowed numbers of tokens or repetitions; and of flags whose type allows too much.

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from orchestrator.delegates.judging import extent_of
 from orchestrator.errors import OutputParseError
+from orchestrator.extensions.runtimes.litert_lm_output import figures_of
 from orchestrator.reading.failures import system_failure
 from orchestrator.reading.lines import (
     US_OF,
@@ -68,6 +69,8 @@ _MOST_S_PER_LINE: Final = 0.001
 _CHECK_EACH: Final = 64
 #: A percentile of fewer inferences is their maximum.
 _FEWEST_FOR_P95: Final = 20
+#: Figures of samples beside the median.
+_OF_SAMPLES: Final = ("first", "current", "min", "max", "mean", "std")
 
 
 @dataclass(slots=True)
@@ -517,14 +520,16 @@ def _report(
     ):
         disagreements = (f"{len(printed)} of {count} times were printed: lines are missing",)
     if samples:
-        latency |= _sample_statistics(samples)
+        figures = figures_of(samples, [1] * len(samples))
+        latency |= {name: getattr(figures, f"{name}_us") for name in _OF_SAMPLES}
+        tokens = None
         if result.unit == "token":
             # Each repetition is of many tokens: the time of all of them counts, as in other
             # programs.
-            latency.pop("median")
-        tokens = (
-            _divisor(fields, result.samples) if result.unit == "token" and result.samples else 1.0
-        )
+            latency.pop("median", None)
+            tokens = _divisor(fields, result.samples) if result.samples else None
+        else:
+            latency["median"] = statistics.median(samples)
         count = round(len(samples) * (tokens or 1.0))
     if count is not None and count < _FEWEST_FOR_P95:
         latency.pop("p5", None)
@@ -630,19 +635,6 @@ def _samples(fields: Fields, result: ResultSection) -> list[float]:
     times_us = [_in_us(number, measure, divisor) for number in numbers if number is not None]
     positive_us = [number for number in times_us if number is not None and number > 0]
     return positive_us[measure.drop_first :] or positive_us
-
-
-def _sample_statistics(samples: Sequence[float]) -> dict[str, float | None]:
-    ordered = sorted(samples)
-    return {
-        "mean": statistics.fmean(samples),
-        "median": statistics.median(samples),
-        "min": ordered[0],
-        "max": ordered[-1],
-        "first": samples[0],
-        "current": samples[-1],
-        "std": statistics.stdev(samples) if len(samples) > 1 else None,
-    }
 
 
 def _extra(
