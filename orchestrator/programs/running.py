@@ -39,7 +39,7 @@ from orchestrator.passes.specification import (
 from orchestrator.ports import DetachedCommand, Device, InvocationRequest
 from orchestrator.programs import Program
 from orchestrator.reading.lines import threadtime_header
-from orchestrator.reading.report import RunFiles, Started, parse_run
+from orchestrator.reading.report import RunOutput, Started, parse_run
 from orchestrator.records.build_spec import OWNED_FLAGS
 from orchestrator.records.case import (
     Build,
@@ -202,18 +202,21 @@ def read_collected(raw: RawOutput, case: Case) -> ToolReport:
     """Read a program's streams, log and files; an unreadable output gives a failed report."""
     program = _PROGRAM.search(raw.command)
     return parse_run(
-        stdout=raw.data("stdout"),
-        stderr=raw.data("stderr"),
-        logcat=raw.data("logcat"),
-        exit_code=raw.exit_code,
-        timed_out=raw.timed_out,
-        files=RunFiles(
+        RunOutput(
+            stdout=raw.data("stdout"),
+            stderr=raw.data("stderr"),
+            logcat=raw.data("logcat"),
+            exit_code=raw.exit_code,
+            timed_out=raw.timed_out,
             result_pb=raw.data(RESULT_FILE),
             runtime_info_pb=raw.data(RUNTIME_INFO_FILE),
             op_profile_pb=raw.data(PROFILE_FILE),
         ),
-        requested=case.delegate.value,
-        started=Started(program=program[1] if program is not None else "", flags=dict(case.flags)),
+        Started(
+            requested=case.delegate.value,
+            program=program[1] if program is not None else "",
+            flags=dict(case.flags),
+        ),
     )
 
 

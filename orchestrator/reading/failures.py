@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from orchestrator.frozen import frozen
+from orchestrator.reading.lines import Line
 from orchestrator.records.failures import Source, texts_of
 from orchestrator.records.run import RawOutput
 
@@ -34,9 +35,7 @@ SIGNALS: Final[Mapping[int, tuple[str, str]]] = {
 #: Signals that a program causes itself; the others come from outside.
 _CRASH_SIGNALS: Final = frozenset({3, 4, 5, 6, 7, 8, 11, 31})
 #: Codes of a process that crashed, from the phone's log.
-CRASH_CODES: Final = frozenset(
-    {"segfault", "aborted", "bus-error", "illegal-instruction", "app-crashed"}
-)
+_CRASH_CODES: Final = frozenset({"app-crashed", *(SIGNALS[number][0] for number in _CRASH_SIGNALS)})
 _SHELL_CODES: Final[Mapping[int, str]] = {126: "not-executable", 127: "program-not-found"}
 #: All rules that match at a line's start as one expression without groups, which is much faster;
 #: and words of which one is in each line that the other rules match. Most lines match no rule.
@@ -248,6 +247,11 @@ class Crash:
     #: The number of the process that logs its tombstone, None before that begins.
     logger_pid: int | None = None
 
+    @property
+    def outcome(self) -> str:
+        """How its run ended: "crashed" by itself, or "failed" as the system ended it."""
+        return "crashed" if self.code in _CRASH_CODES else "failed"
+
 
 @dataclass(slots=True)
 class SystemLog:
@@ -259,18 +263,19 @@ class SystemLog:
     #: The name of the benchmark's process, for when its number isn't known; empty if unknown too.
     program: str = ""
 
-    def feed(self, text: str, *, tag: str, pid: int | None, severity: str) -> None:
+    def feed(self, line: Line) -> None:
         """Read one logcat line with a tag other than the benchmark's."""
+        text, tag = line.text, line.tag
         if "avc:" in text:
-            self._read_denial(text, pid, tag)
+            self._read_denial(line)
         elif tag in {"libc", "DEBUG"}:
-            self._read_native_crash(text, tag=tag, pid=pid)
-        elif tag == "AndroidRuntime" and severity == "E":
+            self._read_native_crash(text, line.pid, tag)
+        elif tag == "AndroidRuntime" and line.severity == "E":
             self._read_java_crash(text)
         elif tag in {"lowmemorykiller", "lmkd", "ActivityManager", "ActivityTaskManager"}:
             self._read_killing(text, tag)
 
-    def _read_native_crash(self, text: str, *, tag: str, pid: int | None) -> None:
+    def _read_native_crash(self, text: str, pid: int | None, tag: str) -> None:
         if tag == "libc" and (match := _FATAL_SIGNAL.search(text)):
             code = SIGNALS.get(int(match[2]), ("aborted", ""))[0]
             self._add(Crash(code=code, reason=match[1], pid=pid))
@@ -325,8 +330,8 @@ class SystemLog:
         if len(self.crashes) > 2 * _MOST_CRASHES:
             del self.crashes[:_MOST_CRASHES]
 
-    def _read_denial(self, text: str, pid: int | None, tag: str) -> None:
-        match = _DENIAL.search(text)
+    def _read_denial(self, line: Line) -> None:
+        match = _DENIAL.search(line.text)
         if match is None or "permissive=1" in match[1] or len(self.denials) >= _MOST_DENIALS:
             return
         pid_match = _DENIED_PID.search(match[1])
@@ -334,9 +339,9 @@ class SystemLog:
             Crash(
                 code="selinux-denied",
                 reason=f"avc: denied {match[1].strip()}"[:300],
-                pid=int(pid_match[1]) if pid_match else pid,
+                pid=int(pid_match[1]) if pid_match else line.pid,
                 # The tag is the denied process's name, as the kernel has it.
-                process=tag,
+                process=line.tag,
             )
         )
 

@@ -159,13 +159,11 @@ def program_lines(buffer: Buffer) -> Iterator[Line]:
 
     If the buffer ends without a line end, its last line was cut off.
     """
-    start, size = 0, len(buffer)
-    while start < size:
-        newline = buffer.find(b"\n", start)
-        end = size if newline < 0 else newline
-        data = buffer[start : min(end, start + LONGEST_LINE_BYTES)]
-        yield parse_decoded(data.decode("utf-8", "replace"), cut=newline < 0)
-        start = end + 1
+    for block in iterate_blocks(buffer):
+        *texts, last = block.decode("utf-8", "replace").split("\n")
+        yield from map(parse_decoded, texts)
+        if last:
+            yield parse_decoded(last, cut=True)
 
 
 def iterate_blocks(buffer: Buffer) -> Iterator[bytes]:

@@ -17,7 +17,7 @@ from orchestrator.delegates.evidence import family, is_delegate_kernel, read_req
 from orchestrator.delegates.judging import Judge, RuntimeNodes
 from orchestrator.errors import OutputParseError
 from orchestrator.frozen import frozen
-from orchestrator.reading.failures import CRASH_CODES, Failure, SystemLog, signal_failure
+from orchestrator.reading.failures import Failure, SystemLog, signal_failure
 from orchestrator.reading.lines import (
     iterate_blocks,
     mean_as_printed,
@@ -66,14 +66,20 @@ _Row = TypeVar("_Row", OperatorTime, OperatorTypeTime)
 
 
 @frozen
-class RunFiles:
-    """The files that one run wrote; empty where it wrote none."""
+class RunOutput:
+    """What is left of one of our runs; empty where it printed or wrote nothing."""
 
-    #: A BenchmarkResult.
+    stdout: bytes = b""
+    stderr: bytes = b""
+    #: The phone's log of that time; for an app this is the only text.
+    logcat: bytes = b""
+    #: None when there is none (an app) or it isn't known.
+    exit_code: int | None = None
+    #: Whether benchfarm ended the run at its deadline.
+    timed_out: bool = False
+    #: A BenchmarkResult, a ModelRuntimeDetails and a BenchmarkProfilingData, which it wrote.
     result_pb: bytes = b""
-    #: A ModelRuntimeDetails.
     runtime_info_pb: bytes = b""
-    #: A BenchmarkProfilingData.
     op_profile_pb: bytes = b""
 
 
@@ -81,53 +87,29 @@ class RunFiles:
 class Started:
     """How a run was started."""
 
+    #: The requested delegate; from the flags in the output when empty.
+    requested: str = ""
     #: The file name of a native program, which is its process's name in the phone's log.
     program: str = ""
     #: The plan's flags; not every program echoes them.
     flags: Mapping[str, str] = field(default_factory=dict)
 
 
-def parse_run(
-    *,
-    stdout: bytes = b"",
-    stderr: bytes = b"",
-    logcat: bytes = b"",
-    exit_code: int | None,
-    timed_out: bool = False,
-    files: RunFiles | None = None,
-    requested: str = "",
-    started: Started | None = None,
-) -> ToolReport:
-    """Return the report of one of our runs, also for incomplete or unreadable output.
+_UNKNOWN_START: Final = Started()
 
-    Args:
-        stdout: the program's complete standard output.
-        stderr: its standard error.
-        logcat: the phone's log of that time; for an app this is the only text.
-        exit_code: None when there is none (an app) or it isn't known.
-        timed_out: whether benchfarm ended the run at its deadline.
-        files: the files that it wrote.
-        requested: the requested delegate; from the flags in the output when empty.
-        started: how it was started, where that is known.
-    """
-    started = started or Started()
+
+def parse_run(output: RunOutput, started: Started = _UNKNOWN_START) -> ToolReport:
+    """Return the report of one of our runs, also for incomplete or unreadable output."""
     console = Transcript()
-    for data in (stdout, stderr):
+    for data in (output.stdout, output.stderr):
         for line in program_lines(data):
             console.feed(line)
     system = SystemLog(program=started.program)
-    blocks = (without_foreign(block) for block in iterate_blocks(logcat))
+    blocks = (without_foreign(block) for block in iterate_blocks(output.logcat))
     logged = logged_processes((line for block in blocks for line in program_lines(block)), system)
     transcript = benchmark_transcript(console, logged)
     transcript.flags = {**started.flags, **transcript.flags}
-    return build_report(
-        transcript,
-        system=system,
-        exit_code=exit_code,
-        timed_out=timed_out,
-        files=files,
-        requested=requested,
-    )
+    return build_report(transcript, system, output, requested=started.requested)
 
 
 @dataclass(slots=True)
@@ -135,8 +117,7 @@ class _Run:
     """The intermediate state of building a run's report."""
 
     log: Transcript
-    exit_code: int | None
-    timed_out: bool
+    output: RunOutput
     warmup: LatencySummary | None = None
     inference: LatencySummary | None = None
     #: The mean of the measured inferences in microseconds.
@@ -145,27 +126,18 @@ class _Run:
 
 
 def build_report(
-    log: Transcript,
-    *,
-    system: SystemLog | None = None,
-    exit_code: int | None = None,
-    timed_out: bool = False,
-    files: RunFiles | None = None,
-    requested: str = "",
+    log: Transcript, system: SystemLog, output: RunOutput, *, requested: str = ""
 ) -> ToolReport:
     """Return the report of one run, whatever its lines are.
 
     ``requested``: the requested delegate, where the caller knows it.
     """
-    system = system or SystemLog()
     doubts: list[str] = []
-    result, runtime, file_profile = _NO_RESULT, None, None
-    if files is not None:
-        result = _decoded(decode_result, files.result_pb, "result proto", doubts) or _NO_RESULT
-        of_signature = partial(decode_runtime_info, signature=log.signature)
-        runtime = _decoded(of_signature, files.runtime_info_pb, "runtime info", doubts)
-        file_profile = _decoded(decode_op_profile, files.op_profile_pb, "operator profile", doubts)
-    run = _Run(log=log, exit_code=exit_code, timed_out=timed_out)
+    result = _decoded(decode_result, output.result_pb, "result proto", doubts) or _NO_RESULT
+    of_signature = partial(decode_runtime_info, signature=log.signature)
+    runtime = _decoded(of_signature, output.runtime_info_pb, "runtime info", doubts)
+    file_profile = _decoded(decode_op_profile, output.op_profile_pb, "operator profile", doubts)
+    run = _Run(log, output)
     run.warmup, run.inference = _warmup_and_inference(log)
     doubts += _contradictions(log, run.warmup, run.inference)
     if log.failures.invoke_failure:
@@ -251,10 +223,7 @@ def _decoded(
 
 
 def _first(*values: float | None) -> float | None:
-    for value in values:
-        if value is not None:
-            return value
-    return None
+    return next((value for value in values if value is not None), None)
 
 
 def _mean(summary: LatencySummary) -> float | None:
@@ -417,7 +386,7 @@ def _failed_setup(log: Transcript, delegate: DelegateEvidence) -> Failure | None
 
 def _find_failure(run: _Run, system: SystemLog) -> Failure | None:
     """Return why there is no result, or the failure after it; None for a run without failures."""
-    log, exit_code = run.log, run.exit_code
+    log, exit_code = run.log, run.output.exit_code
     text_failure, by_code = log.failures.text_failure(), signal_failure(exit_code)
     # A result line counts unless something else shows a failure; a signal is reported beside it.
     has_failed = exit_code is not None and (0 < exit_code < 124 or exit_code > _LAST_SIGNAL_CODE)
@@ -425,7 +394,7 @@ def _find_failure(run: _Run, system: SystemLog) -> Failure | None:
     if run.is_complete and not log.failures.invoke_failure and is_unharmed:
         return _failure_after_result(run, by_code)
     logged = _crash_in_system_log(log, system)
-    if run.timed_out:
+    if run.output.timed_out:
         hung = (
             f"; {logged.reason}"
             if logged is not None and logged.code == "app-not-responding"
@@ -488,7 +457,7 @@ def _failure_after_result(run: _Run, by_code: Failure | None) -> Failure | None:
         return Failure(code="no-inferences", reason="count=0: no inference was made")
     if mean == 0 and (inference is None or not inference.max_us):
         return Failure(code="all-zero", reason="every inference took 0 us")
-    if run.timed_out or run.exit_code == 124:
+    if run.output.timed_out or run.output.exit_code == 124:
         return Failure(
             code="hung-at-exit", reason="the result is whole, the program didn't exit", outcome="ok"
         )
@@ -503,9 +472,7 @@ def _crash_in_system_log(log: Transcript, system: SystemLog) -> Failure | None:
     if crash is None:
         return None
     reason = "; ".join(part for part in (crash.reason, *crash.frames[:3]) if part)
-    return Failure(
-        code=crash.code, reason=reason, outcome="crashed" if crash.code in CRASH_CODES else "failed"
-    )
+    return Failure(code=crash.code, reason=reason, outcome=crash.outcome)
 
 
 def _judge(
@@ -569,7 +536,7 @@ def _plausible_profile(profile: OperatorProfile, run: _Run, doubts: list[str]) -
     doubts.append(
         f"the operator tables are of another run: {operators:.12g} us an inference, the result line says {mean:.12g}"
     )
-    return OperatorProfile()
+    return _NO_PROFILE
 
 
 def _mark_cycles(profile: OperatorProfile, log: Transcript) -> OperatorProfile:

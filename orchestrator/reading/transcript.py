@@ -152,6 +152,9 @@ class Transcript:
     #: The last two lines that were read, the latest first: the last may be a shell's line about a
     #: signal.
     last_lines: tuple[str, str] = ("", "")
+    #: Whether its first line has statistics behind a name and a bar; without a second line it is a
+    #: row of a table.
+    may_be_row: bool = False
     _block: Block = Block.NONE
     #: Lines without a severity that match no rule; repetitions of them are skipped.
     _ignored_lines: set[str] = field(default_factory=set)
@@ -234,9 +237,8 @@ class Transcript:
 
     def is_ended_by(self, line: Line, kind: LineKind | None) -> bool:
         """Whether a program's line, of this kind, begins another run than this one."""
-        if kind is not None:
-            return kind.begins(self)
-        return self.is_over() and is_delegate_line(line.text)
+        begins = kind is not None and kind.begins(self)
+        return begins or (self.is_over() and is_delegate_line(line.text))
 
     def read_command(self, command: str) -> None:
         """Take the flags of a command line that stands before the output."""
@@ -495,14 +497,6 @@ class Transcript:
         self.stage = stage
 
 
-def _never(_: Transcript) -> bool:
-    return False
-
-
-def _is_noted(_: Transcript, __: Line) -> bool:
-    return True
-
-
 def _is_read_elsewhere(_: Transcript, __: Line) -> bool:
     return False
 
@@ -517,14 +511,16 @@ class LineKind:
     #: How far a run has come that prints it.
     stage: Stage = Stage.NEW
     #: Whether it begins another run than the open one.
-    begins: Callable[[Transcript], bool] = _never
+    begins: Callable[[Transcript], bool] = lambda run: False
     #: Whether the run has such a line already, of which a process prints one.
-    is_repeated: Callable[[Transcript], bool] = _never
+    is_repeated: Callable[[Transcript], bool] = lambda run: False
     #: The block that it opens, and what else of it has to match.
     block: Block = Block.NONE
     form: re.Pattern[str] | None = None
     #: Whether a profile ends above it.
     ends_block: bool = False
+    #: Of a message that a narrow window may break: the expression that the whole of it matches.
+    whole: str = ""
 
 
 #: Every kind, in the order in which a run prints them.
@@ -556,10 +552,11 @@ KINDS: Final = (
         begins=Transcript.is_past_setup,
         is_repeated=lambda run: run.is_loaded,
         ends_block=True,
+        whole=r"(?:Loaded model|Loading model from:) \S+\.(?:tflite|lite|tfl|litertlm|task)",
     ),
     LineKind(
         ("Following operations are not supported by GPU delegate",),
-        _is_noted,
+        lambda run, line: True,
         Stage.DELEGATES,
         begins=Transcript.is_over,
         block=Block.REFUSED,
@@ -567,12 +564,30 @@ KINDS: Final = (
     LineKind(
         (
             "Initialized TensorFlow Lite runtime",
-            "Explicitly applied",
-            "Though ",
-            "Replacing ",
             "Attempting to use a delegate that only supports static-sized tensors",
         ),
         begins=Transcript.is_over,
+    ),
+    LineKind(
+        ("Explicitly applied", "Though ", "Replacing "),
+        begins=Transcript.is_over,
+        whole=r"(?:Explicitly applied|Applied|Though) \w+ delegate(?: is)?(?: explicitly)?"
+        r"(?: applied)?,(?: and)? the model graph will(?: not)? be(?: only)?"
+        r"(?: completely| partially)? executed (?:by|w/|with) the delegate"
+        r"(?: w/ \d+ delegate kernels)?\.?"
+        r"|Replacing \d+ out of \d+ node\(s\) with delegate \(\w+\) node, yielding \d+ partitions"
+        r"(?: for (?:subgraph \d+(?: \([^()]*\))?|the whole graph))?\.?",
+    ),
+    LineKind(
+        (
+            "Applied ",
+            "Failed to create a dispatch delegate kernel",
+            "No operations will run on the GPU",
+            "Node number ",
+        ),
+        whole=r"Failed to create a dispatch delegate kernel(?:: No usable Dispatch runtime found)?\.?"
+        r"|No operations will run on the GPU, and all \d+ operations will run on the CPU\.?"
+        r"|Node number \d+ \([\w ]+\) failed to (?:invoke|prepare)\.?",
     ),
     LineKind(
         ("The input model file size",),
@@ -580,6 +595,7 @@ KINDS: Final = (
         Stage.READY,
         begins=Transcript.is_past_setup,
         is_repeated=lambda run: run.model_size_mb is not None,
+        whole=_MODEL_SIZE.pattern,
     ),
     LineKind(
         ("Initialized session in",),
@@ -588,6 +604,7 @@ KINDS: Final = (
         begins=Transcript.is_past_setup,
         is_repeated=lambda run: run.session_us is not None,
         ends_block=True,
+        whole=_SESSION.pattern,
     ),
     LineKind(
         ("Running benchmark",),
@@ -597,6 +614,8 @@ KINDS: Final = (
         # The warm-up and the measurement.
         is_repeated=lambda run: run.phases > 1,
         ends_block=True,
+        whole=rf"Running benchmark for at least \d+ iterations and at least {NUMBER} seconds"
+        rf"(?: but terminate if exceeding {NUMBER} seconds)?\.?",
     ),
     LineKind(
         ("count=",),
@@ -604,6 +623,8 @@ KINDS: Final = (
         Stage.RUNNING,
         begins=Transcript.is_over,
         ends_block=True,
+        whole=rf"count=\d+(?: \w+={NUMBER})* (?:std|p95)={NUMBER}"
+        rf"|count=\d+ curr={NUMBER}(?:\(all same\))?",
     ),
     LineKind(
         ("Inference timings in us", "Average inference timings in us"),
@@ -611,13 +632,21 @@ KINDS: Final = (
         Stage.DONE,
         begins=Transcript.has_ended,
         ends_block=True,
+        whole=rf"(?:Average i|I)nference timings in us: (?:[\w ()]+: {NUMBER}, )*"
+        rf"(?:Inference(?: \(avg\))?|no stats): {NUMBER}",
     ),
     LineKind(
         ("Memory footprint delta", "Peak memory footprint"),
         Transcript._read_memory,
         is_repeated=lambda run: bool(run.memory),
+        whole=r"(?:Memory footprint delta from the start of the tool|Peak memory footprint)"
+        rf" \(MB\): init={NUMBER} overall={NUMBER}",
     ),
-    LineKind(("Overall peak memory footprint",), Transcript._read_peak),
+    LineKind(
+        ("Overall peak memory footprint",),
+        Transcript._read_peak,
+        whole=_PEAK.pattern,
+    ),
     LineKind(("Peak memory usage not available",), Transcript._read_no_peak),
     LineKind(("Saving benchmark", "====Printing out"), ends_block=True),
     LineKind(
@@ -640,7 +669,13 @@ KINDS: Final = (
         begins=lambda run: run.has_ended() or "init" in run.banner,
     ),
     LineKind(("Inference (avg)",), Transcript._read_mean, Stage.DONE, begins=Transcript.has_ended),
-    LineKind(tuple(BANNER_KEYS), Transcript._read_banner, Stage.READY),
+    LineKind(
+        tuple(BANNER_KEYS),
+        Transcript._read_banner,
+        Stage.READY,
+        whole=rf"(?:{'|'.join(map(re.escape, BANNER_KEYS))}): +{NUMBER}"
+        r"(?: (?:ms|us|MB/s|MB))?(?: \(\d+ runs\))?",
+    ),
     LineKind(("Signature name",), Transcript._read_signature, Stage.READY),
     LineKind(("Fully accelerated",), Transcript._read_fully),
     LineKind(("No inference runs were performed",), Transcript._read_no_inference),
@@ -684,7 +719,7 @@ def logged_processes(lines: Iterable[Line], system: SystemLog) -> list[Transcrip
     by_pid: dict[int | None, Transcript] = {}
     for line in lines:
         if line.is_foreign:
-            system.feed(line.text, tag=line.tag, pid=line.pid, severity=line.severity)
+            system.feed(line)
             if line.tag != "ExecutionPlan":
                 continue
         transcript = by_pid.get(line.pid)

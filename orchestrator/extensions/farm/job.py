@@ -11,13 +11,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from orchestrator.app.time_limits import left_out_text
 from orchestrator.app.attached import open_devices
 from orchestrator.app.inputs import Inputs, identify
 from orchestrator.app.measuring import measure
 from orchestrator.app.phones import restore_phones
 from orchestrator.app.preparing import Prepared, Task, prepare, start
 from orchestrator.app.resuming import close_cancelled, open_cases, reopen
+from orchestrator.app.time_limits import left_out_text
 from orchestrator.errors import (
     ArtifactError,
     BenchfarmError,

@@ -22,7 +22,7 @@ from orchestrator.reading.litert_lm import (
     decode_metrics,
     report_of,
 )
-from orchestrator.reading.report import RunFiles, parse_run
+from orchestrator.reading.report import RunOutput, Started, parse_run
 from orchestrator.records.case import Case, ToolName
 from orchestrator.records.model import PHASES, asked_tokens, phase_of
 from orchestrator.records.run import RawOutput, ToolReport
@@ -66,11 +66,14 @@ def _report(raw: RawOutput, case: Case) -> ToolReport:
         process.asked |= asked_tokens(flags)
         return report_of(process, phase, requested=case.delegate.value)
     return parse_run(
-        stdout=raw.data(STDOUT),
-        logcat=_results_log(raw),
-        exit_code=raw.exit_code,
-        files=RunFiles(result_pb=raw.data(RESULTS), runtime_info_pb=raw.data(RUNTIME_INFO)),
-        requested=case.delegate.value,
+        RunOutput(
+            stdout=raw.data(STDOUT),
+            logcat=_results_log(raw),
+            exit_code=raw.exit_code,
+            result_pb=raw.data(RESULTS),
+            runtime_info_pb=raw.data(RUNTIME_INFO),
+        ),
+        Started(requested=case.delegate.value),
     )
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from orchestrator.delegates.judging import extent_of
 from orchestrator.errors import OutputParseError
-from orchestrator.extensions.runtimes.litert_lm_output import figures_of
+from orchestrator.reading.litert_lm import figures_of
 from orchestrator.reading.failures import system_failure
 from orchestrator.reading.lines import (
     US_OF,

@@ -8,7 +8,7 @@ import pytest
 
 from benchfarm_virtual.samples import HEXAGON_LIBRARIES
 from orchestrator.analysis.outcome import ending_of
-from orchestrator.reading.report import parse_run
+from orchestrator.reading.report import RunOutput, Started, parse_run
 from orchestrator.records.run import DelegateTruth, Outcome
 from virtual.tests.unit import tiny_models
 from virtual.tests.unit.bench_phone import BenchPhone
@@ -33,10 +33,8 @@ def test_a_dsp_without_its_libraries_is_never_believed(left_out: str, code: str)
         f"--graph={QUANTISED}", "--use_hexagon=true", "--use_xnnpack=false", "--num_runs=20", "--min_secs=0"
     )  # fmt: skip
     report = parse_run(
-        stdout=run.stdout.encode(),
-        stderr=run.stderr.encode(),
-        exit_code=run.exit_code,
-        requested="hexagon",
+        RunOutput(stdout=run.stdout.encode(), stderr=run.stderr.encode(), exit_code=run.exit_code),
+        Started(requested="hexagon"),
     )
     ending = ending_of(report, exit_code=run.exit_code, timed_out=False)
     assert run.exit_code == 0
@@ -72,10 +70,8 @@ def test_an_npu_without_its_own_libraries_is_never_believed(
         f"--compiler_plugin_library_path={folder}", "--num_runs=20", "--min_secs=0", program="benchmark_litert_model",
     )  # fmt: skip
     report = parse_run(
-        stdout=run.stdout.encode(),
-        stderr=run.stderr.encode(),
-        exit_code=run.exit_code,
-        requested="npu",
+        RunOutput(stdout=run.stdout.encode(), stderr=run.stderr.encode(), exit_code=run.exit_code),
+        Started(requested="npu"),
     )
     ending = ending_of(report, exit_code=run.exit_code, timed_out=False)
     assert ending.reason_code == code

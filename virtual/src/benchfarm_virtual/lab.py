@@ -282,4 +282,6 @@ def _start_error(state_dir: Path, exit_code: int) -> LabError:
         words = file.read().decode("utf-8", "replace").strip()
     if exit_code == UsageError.exit_code:
         return UsageError(words or f"the virtual phones didn't start; see {log}")
-    return DeviceError(f"the virtual phones ended while they started (exit code {exit_code}): {words}")
+    return DeviceError(
+        f"the virtual phones ended while they started (exit code {exit_code}): {words}"
+    )

@@ -161,14 +161,9 @@ def _logcat_message(entry: dict[str, object]) -> str | None:
         ),
         "I",
     )
-    pid = about.get("pid", "")
-    pid = (
-        pid
-        if isinstance(pid, int) or (isinstance(pid, str) and pid.isascii() and pid.isdigit())
-        else ""
-    )
-    mark = f"{'F' if level[:1].upper() == 'A' else level[:1].upper() or 'I'}/{tag}"
-    mark = f"{mark}({pid})" if pid != "" else mark
+    letter = level[:1].upper().replace("A", "F") or "I"
+    pid = str(about.get("pid", ""))
+    mark = f"{letter}/{tag}({pid})" if pid.isascii() and pid.isdigit() else f"{letter}/{tag}"
     # A message is whole, whatever follows it.
     return "".join(f"{mark}: {line}\n" for line in message.split("\n"))
 

@@ -28,6 +28,7 @@ from orchestrator.extensions.interop.texts.pasted import (
     Rejoiner,
     is_long_logcat,
     parse_pasted,
+    whole_line,
 )
 from orchestrator.extensions.interop.texts.splitting import RunSplitter
 from orchestrator.extensions.interop.texts.summary import SummaryRow
@@ -44,57 +45,54 @@ from orchestrator.reading.lines import (
     to_us,
     without_foreign,
 )
-from orchestrator.reading.report import build_report
+from orchestrator.reading.report import RunOutput, build_report
 from orchestrator.reading.transcript import Transcript
 from orchestrator.records.run import DelegateEvidence, LatencySummary, ToolReport
 
 #: Texts without any line of a benchmark program are searched for other forms up to this size.
 _SMALL_BYTES: Final = 2_000_000
 #: Every block of lines about a benchmark or the end of a program has one of these.
-_MARKER_WORDS: Final = tuple(
-    word.encode()
-    for word in (
-        "count=",
-        "nference",
-        "elegate",
-        "TARTING!",
-        "lite",
-        "enchmark",
-        ": [",
-        "node(s)",
-        "nitialized",
-        "ailed",
-        "rror",
-        "odel",
-        "(MB)",
-        "NNAPI",
-        "NN API",
-        "GPU",
-        "bort",
-        "Killed",
-        "Terminated",
-        "Segmentation",
-        "Illegal",
-        "Fatal",
-        "Bus error",
-        "memory",
-        "avg)",
-        "node type",
-        "usage:",
-        "ignature",
-        "INSTALL_",
-        "CANNOT LINK",
-        "not exec",
-        "not found",
-        "space left",
-        "libhexagon",
-        "Qnn",
-        "euron",
-        "Signal",
-        "has died",
-        "Killing",
-        "tokens",
-    )
+_MARKER_WORDS: Final = (
+    b"count=",
+    b"nference",
+    b"elegate",
+    b"TARTING!",
+    b"lite",
+    b"enchmark",
+    b": [",
+    b"node(s)",
+    b"nitialized",
+    b"ailed",
+    b"rror",
+    b"odel",
+    b"(MB)",
+    b"NNAPI",
+    b"NN API",
+    b"GPU",
+    b"bort",
+    b"Killed",
+    b"Terminated",
+    b"Segmentation",
+    b"Illegal",
+    b"Fatal",
+    b"Bus error",
+    b"memory",
+    b"avg)",
+    b"node type",
+    b"usage:",
+    b"ignature",
+    b"INSTALL_",
+    b"CANNOT LINK",
+    b"not exec",
+    b"not found",
+    b"space left",
+    b"libhexagon",
+    b"Qnn",
+    b"euron",
+    b"Signal",
+    b"has died",
+    b"Killing",
+    b"tokens",
 )
 #: Runs that are held back: a summary may still name them, or the phone's log show how they ended.
 _MOST_HELD_RUNS: Final = 1024
@@ -150,7 +148,7 @@ def _lines(
     Blocks without any word of a benchmark are skipped while the splitter waits for none.
     Without ``with_foreign`` most lines of other tags are left out.
     """
-    rejoiner = Rejoiner()
+    rejoiner, parts = Rejoiner(), dict[str, str]()
     for each in iterate_blocks(buffer):
         block = each if with_foreign else without_foreign(each)
         if not rejoiner.waits_for(block[: block.find(b"\n")].decode("utf-8", "replace")):
@@ -158,6 +156,7 @@ def _lines(
             if (
                 splitter is not None
                 and splitter.is_idle
+                and not parts
                 and not any(word in block for word in _MARKER_WORDS)
             ):
                 continue
@@ -165,20 +164,24 @@ def _lines(
         # line.
         parsed: dict[str, Line] = {}
         *texts, last = block.decode("utf-8", "replace").split("\n")
-        for text in texts:
+        for part in texts:
             if (
-                text.startswith("\t")
+                part.startswith("\t")
                 and splitter is not None
                 and not rejoiner.holds
-                and splitter.take_row(text)
+                and splitter.take_row(part)
             ):
+                continue
+            if (text := whole_line(part, parts)) is None:
                 continue
             line = parsed.get(text)
             if line is None:
                 line = parsed[text] = _pasted(text)
             yield from rejoiner.feed(line)
-        if last:
-            yield from rejoiner.feed(_pasted(last, cut=True))
+        if last and (text := whole_line(last, parts)) is not None:
+            yield from rejoiner.feed(_pasted(text, cut=True))
+    for text in parts.values():
+        yield from rejoiner.feed(_pasted(text, cut=True))
     yield from rejoiner.end()
 
 
@@ -285,7 +288,7 @@ def _released(splitter: RunSplitter, held: int) -> list[ToolReport]:
     reports = [
         _transcript_report(run, splitter.system)
         for run in splitter.release(held)
-        if not (run.is_empty or run.is_litert_lm)
+        if not (run.is_empty or run.is_litert_lm or (run.may_be_row and not run.last_lines[1]))
     ]
     rows, splitter.summary.rows = splitter.summary.rows, []
     return _with_rows(reports, rows)
@@ -295,18 +298,18 @@ def _transcript_report(run: Transcript, system: SystemLog) -> ToolReport:
     """Return a run's report, with its command's flags where it echoes none: LiteRT's program, and
     texts without the beginning of a run.
     """
-    report = build_report(run, system=system)
+    report = build_report(run, system, RunOutput())
+    disagreements, extra = report.disagreements, dict(report.extra)
     if run.mixed_at:
         mixed = f"lines of two runs are mixed: {run.mixed_at!r} came before the first had ended"
-        report = dataclasses.replace(report, disagreements=(*report.disagreements, mixed))
+        disagreements = (*disagreements, mixed)
     if run.logged_at:
-        report = dataclasses.replace(report, extra={**report.extra, "logged_at": run.logged_at})
+        extra["logged_at"] = run.logged_at
     if run.heading not in {"", run.title}:
-        report = dataclasses.replace(report, extra={**report.extra, "heading": run.heading})
-    if not run.flags or (run.echoed and not run.is_litert):
-        return report
-    words = shlex.join(f"--{name}={value}" for name, value in run.flags.items())
-    return dataclasses.replace(report, extra={**report.extra, "command": words})
+        extra["heading"] = run.heading
+    if run.flags and (run.is_litert or not run.echoed):
+        extra["command"] = shlex.join(f"--{name}={value}" for name, value in run.flags.items())
+    return dataclasses.replace(report, disagreements=disagreements, extra=extra)
 
 
 def _other_formats(buffer: Buffer) -> list[ToolReport]:
@@ -322,13 +325,8 @@ def _crash_report(crash: Crash) -> ToolReport:
     extra: dict[str, float | str] = {"process": crash.process} if crash.process else {}
     if crash.pid is not None:
         extra["pid"] = float(crash.pid)
-    outcome = (
-        "failed"
-        if crash.code in {"low-memory-kill", "process-died", "app-not-responding"}
-        else "crashed"
-    )
     return ToolReport(
-        outcome=outcome, failure_code=crash.code, failure_reason=crash.reason, extra=extra
+        outcome=crash.outcome, failure_code=crash.code, failure_reason=crash.reason, extra=extra
     )
 
 

@@ -22,10 +22,9 @@ from dataclasses import replace
 from typing import Final
 
 from orchestrator.reading.lines import (
-    BANNER_KEYS,
     DATE,
     LAST_WORD,
-    NUMBER,
+    LONGEST_LINE_BYTES,
     OUR_TAGS,
     SECONDS,
     Buffer,
@@ -33,6 +32,7 @@ from orchestrator.reading.lines import (
     parse_decoded,
     threadtime_header,
 )
+from orchestrator.reading.transcript import KINDS
 
 _SPACES: Final = str.maketrans(
     dict.fromkeys("\u00a0\u2007\u202f", " ") | dict.fromkeys("\u200b\ufeff")
@@ -76,58 +76,26 @@ _DECORATION: Final = re.compile(
     r"|(?:tflite|litert)\s*: ",
     re.ASCII,
 )
+#: A line of Kubernetes' log, which has a P where another part of it follows.
+_PART: Final = re.compile(
+    rf"(?P<head>{_TIME} (?P<stream>std(?:out|err)) )(?P<mark>[FP]) (?P<text>.*)",
+    re.ASCII | re.DOTALL,
+)
 _CELL: Final = re.compile(r"\s*[|\u2502]\s*([^|\u2502]+?)\s*[|\u2502]\s*")
 _CODE: Final = re.compile(r"\s*(`{1,3})([^`]+)\1\s*")
 _MOST_DECORATIONS: Final = 6
 
 _ECHO_START: Final = re.compile(r"[#A-Z][^\[\]:]{0,60}:(?: \[[^\]]*)?$")
-_STARTS: Final = (
-    "count=",
-    "Inference timings in us",
-    "Average inference timings",
-    "Memory footprint delta",
-    "Peak memory footprint",
-    "The input model file size",
-    "Initialized session in",
-    "Running benchmark for",
-    "Replacing ",
-    "Explicitly applied ",
-    "Applied ",
-    "Though ",
-    "Failed to create a dispatch delegate kernel",
-    "No operations will run on the GPU",
-    "Loaded model ",
-    "Loading model from: ",
-    "Overall peak memory",
-    "Node number ",
-    *BANNER_KEYS,
-)
-#: A list of the phone's accelerators, or the name of one, as a parameter.
-_ACCELERATOR: Final = "NNAPI accelerator"
-_BEGINNINGS: Final = frozenset(
-    start[:size] for start in (*_STARTS, _ACCELERATOR) for size in range(1, len(start))
-)
+#: Beginnings of the messages that can be put together again.
+_STARTS: Final = tuple(start for kind in KINDS if kind.whole for start in kind.starts)
+#: And of a list of the phone's accelerators, or the name of one, as a parameter.
+_HELD: Final = (*_STARTS, "NNAPI accelerator")
+_BEGINNINGS: Final = frozenset(start[:size] for start in _HELD for size in range(1, len(start)))
 #: Messages from their beginning to their end.
 _WHOLE: Final = re.compile(
-    rf"count=\d+(?: \w+={NUMBER})* (?:std|p95)={NUMBER}|count=\d+ curr={NUMBER}(?:\(all same\))?"
-    rf"|(?:Average i|I)nference timings in us: (?:[\w ()]+: {NUMBER}, )*(?:Inference(?: \(avg\))?|no stats): {NUMBER}"
-    rf"|(?:Memory footprint delta from the start of the tool|Peak memory footprint) \(MB\): init={NUMBER}"
-    rf" overall={NUMBER}|Overall peak memory footprint \(MB\) via periodic monitoring: {NUMBER}"
-    rf"|The input model file size \(MB\): {NUMBER}|Initialized session in {NUMBER} ?ms\.?"
-    rf"|Running benchmark for at least \d+ iterations and at least {NUMBER} seconds"
-    rf"(?: but terminate if exceeding {NUMBER} seconds)?\.?"
-    r"|Replacing \d+ out of \d+ node\(s\) with delegate \(\w+\) node, yielding \d+ partitions"
-    r"(?: for (?:subgraph \d+(?: \([^()]*\))?|the whole graph))?\.?"
-    r"|No operations will run on the GPU, and all \d+ operations will run on the CPU\.?"
-    r"|(?:Loaded model|Loading model from:) \S+\.(?:tflite|lite|tfl|litertlm|task)"
-    r"|Failed to create a dispatch delegate kernel(?:: No usable Dispatch runtime found)?\.?"
-    r"|(?:Explicitly applied|Applied|Though) \w+ delegate(?: is)?(?: explicitly)?(?: applied)?,(?: and)?"
-    r" the model graph will(?: not)? be(?: only)?(?: completely| partially)? executed (?:by|w/|with) the delegate"
-    r"(?: w/ \d+ delegate kernels)?\.?"
-    r"|Node number \d+ \([\w ]+\) failed to (?:invoke|prepare)\.?"
+    "|".join(kind.whole for kind in KINDS if kind.whole)
     # What begins as another message is no option's name.
-    rf"|(?!{'|'.join(map(re.escape, _STARTS))})[#A-Z][^\[\]:]{{0,60}}: \[[^\[\]]*\]"
-    rf"|(?:{'|'.join(map(re.escape, BANNER_KEYS))}): +{NUMBER}(?: (?:ms|us|MB/s|MB))?(?: \(\d+ runs\))?",
+    + rf"|(?!{'|'.join(map(re.escape, _STARTS))})[#A-Z][^\[\]:]{{0,60}}: \[[^\[\]]*\]",
     re.ASCII,
 )
 _DIGITS: Final = re.compile(r"[\d.]{1,12}(?:e[+-]?\d*)?(?:$|[ ,(].*)", re.ASCII)
@@ -170,6 +138,20 @@ def _without_decoration(text: str) -> tuple[str, str, str] | None:
         return None
     names = match.group("unit", "container", "service", "serial")
     return text[match.end() :], next(filter(None, names), ""), match["item"] or ""
+
+
+def whole_line(text: str, parts: dict[str, str]) -> str | None:
+    """Return a line, with those parts of it before it that Kubernetes logged; None where another
+    part follows. ``parts`` keeps the lines whose end may follow, by their stream.
+    """
+    match = _PART.match(text) if parts or " P " in text else None
+    if match is None:
+        return text
+    line = parts.pop(match["stream"], f"{match['head']}F ") + match["text"]
+    if match["mark"] == "F":
+        return line
+    parts[match["stream"]] = line[:LONGEST_LINE_BYTES]
+    return None
 
 
 class Rejoiner:
@@ -228,9 +210,7 @@ def _starts(line: Line) -> bool:
     text = line.text
     if line.is_foreign or not text:
         return False
-    if text.startswith((*_STARTS, _ACCELERATOR)) or (
-        ":" in text and _ECHO_START.match(text) is not None
-    ):
+    if text.startswith(_HELD) or (":" in text and _ECHO_START.match(text) is not None):
         return True
     return text in _BEGINNINGS
 

@@ -71,11 +71,9 @@ class RunSplitter:
         has_percentiles = bool(self.runs) and self.runs[-1].has_percentiles
         if self.summary.take(line, has_percentiles=has_percentiles):
             return
-        kind, heading = kind_of(line), heading_in(line)
-        if heading is not None:
+        if (heading := heading_in(line)) is not None:
             self._headings.take(heading)
-        if kind is None:
-            kind = _kind_above(line, heading)
+        kind = kind_of(line) or _kind_above(line, heading)
         run = self._open.get(line.process)
         if run is None or run.is_ended_by(line, kind):
             run = self._begin(line, kind, run)
@@ -170,6 +168,7 @@ class RunSplitter:
             run.take_command(command)
         if line.text.startswith(FIRST_ECHO) and process in self._shared_unconsumed:
             run.read_unconsumed(self._shared_unconsumed[process])
+        run.may_be_row = "|" in line.header and line.text.startswith("count=")
         self._open[process] = run
         self.runs.append(run)
         return run
@@ -199,24 +198,23 @@ class RunSplitter:
             each.mixed_at = each.mixed_at or line.text
 
     def _feed_system(self, line: Line) -> None:
-        self.system.feed(line.text, tag=line.tag, pid=line.pid, severity=line.severity)
+        self.system.feed(line)
         if line.tag == "ExecutionPlan":
             run = self._open.get(line.pid) or self._begin(line, None, None)
             run.delegates.read_system_line(f"ExecutionPlan: {line.text}")
 
     def _take_above(self, line: Line, heading: Heading | None, transcript: Transcript) -> bool:
         """Take the title or command above a run's output; return whether the line is nothing else."""
-        text = line.text
         if transcript.stage > Stage.ECHO or transcript.is_over():
             return False
         if heading is not None and not (transcript.has_command or transcript.echoed):
             transcript.title, transcript.heading = heading.title, str(self._headings)
-        elif is_command(text):
+        elif is_command(line.text):
             transcript.has_command = True
             if line.style == "console" and not line.stream:
                 self._command = OpenCommand(line)
             else:
-                transcript.read_command(self._variables.filled(text))
+                transcript.read_command(self._variables.filled(line.text))
             return True
         return False
 

@@ -6,7 +6,7 @@ from orchestrator.delegates import place_of
 from orchestrator.delegates.judging import extent_of
 from orchestrator.extensions.interop.texts.output import parse_text
 from orchestrator.reading.protos import decode_message
-from orchestrator.reading.report import RunFiles, Started, parse_run
+from orchestrator.reading.report import RunOutput, Started, parse_run
 from orchestrator.records.run import DelegateEvidence, DelegateTruth
 
 LOADED = "INFO: Loaded model m.tflite\n"
@@ -69,7 +69,9 @@ def judged(
 ) -> DelegateEvidence:
     end = READY + RESULT + after if ready else ""
     text = f"INFO: STARTING!\nINFO: Graph: [m.tflite]\n{echo}{LOADED}{middle}{end}"
-    report = parse_run(stdout=text.encode(), exit_code=exit_code, requested=requested)
+    report = parse_run(
+        RunOutput(stdout=text.encode(), exit_code=exit_code), Started(requested=requested)
+    )
     return report.delegate
 
 
@@ -145,10 +147,8 @@ def test_a_delegate_of_litert_names_the_backend_that_ran(
 def test_a_backend_that_only_the_plan_names_is_held_against_what_ran() -> None:
     text = f"INFO: STARTING!\nINFO: [benchmark_litert_model.cc:305] Loading model from: m\n{replacing('LITERT_CL')}"
     report = parse_run(
-        stdout=(text + READY + RESULT).encode(),
-        exit_code=0,
-        requested="gpu",
-        started=Started(flags={"gpu_backend": "opengl"}),
+        RunOutput(stdout=(text + READY + RESULT).encode(), exit_code=0),
+        Started(requested="gpu", flags={"gpu_backend": "opengl"}),
     )
     assert (report.delegate.truth, report.delegate.backend) == (
         DelegateTruth.WRONG_BACKEND,
@@ -165,10 +165,8 @@ def test_qualcomms_library_may_run_another_unit_than_the_npu(
 ) -> None:
     text = f"INFO: STARTING!\nINFO: [benchmark_litert_model.cc:305] Loading model from: m\n{replacing('DispatchDelegate')}"
     report = parse_run(
-        stdout=(text + READY + RESULT).encode(),
-        exit_code=0,
-        requested="npu",
-        started=Started(flags={"qualcomm_backend": backend}),
+        RunOutput(stdout=(text + READY + RESULT).encode(), exit_code=0),
+        Started(requested="npu", flags={"qualcomm_backend": backend}),
     )
     delegate = report.delegate
     assert (delegate.truth.value, delegate.actual, delegate.accelerator) == (truth, actual, backend)
@@ -255,8 +253,11 @@ def test_what_was_compiled_for_the_npu_is_of_the_signature_that_ran() -> None:
         "INFO: [benchmark_litert_model.h:88] Signature name:       decode\n"
         "INFO: [benchmark_litert_model.h:95] Inference (avg):      4.00 ms (50 runs)\n"
     )
-    for files in (None, RunFiles(runtime_info_pb=details.SerializeToString())):
-        found = parse_run(stdout=text.encode(), exit_code=0, files=files, requested="npu").delegate
+    for runtime_info in (b"", details.SerializeToString()):
+        found = parse_run(
+            RunOutput(stdout=text.encode(), exit_code=0, runtime_info_pb=runtime_info),
+            Started(requested="npu"),
+        ).delegate
         assert (found.truth.value, found.delegated_nodes, found.total_nodes) == ("partial", 60, 90)
 
 
@@ -268,8 +269,11 @@ def test_what_another_delegate_ran_did_not_fall_back_to_the_cpu() -> None:
     graph.nodes.add(id=1, name="D").delegate_node_details.delegate_name = "LITERT_CL"
     graph.execution_plan.append(1)
     text = LOADED + replaced("LITERT_CL", "1 out of 1", "0 (main)") + READY + RESULT
-    for files in (None, RunFiles(runtime_info_pb=details.SerializeToString())):
-        found = parse_run(stdout=text.encode(), exit_code=0, files=files, requested="npu").delegate
+    for runtime_info in (b"", details.SerializeToString()):
+        found = parse_run(
+            RunOutput(stdout=text.encode(), exit_code=0, runtime_info_pb=runtime_info),
+            Started(requested="npu"),
+        ).delegate
         assert (found.truth.value, found.actual) == ("wrong-backend", "gpu")
 
 

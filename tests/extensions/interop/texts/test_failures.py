@@ -6,7 +6,8 @@ import pytest
 from docs.write_commands import failures_page
 from orchestrator.extensions.interop.texts.output import parse_text
 from orchestrator.reading.failures import SIGNALS, FailureClues, SystemLog, signal_failure
-from orchestrator.reading.report import parse_run
+from orchestrator.reading.lines import Line
+from orchestrator.reading.report import RunOutput, Started, parse_run
 from orchestrator.records.failures import FAILURES, Source, next_step_of, texts_of
 from tests.samples.places import REPO
 
@@ -31,7 +32,7 @@ def test_every_code_that_a_signal_gives_is_known() -> None:
 )
 def test_every_text_of_a_program_is_read_as_its_code(code: str, example: str, start: str) -> None:
     """Once as a run's error stream, once as a text that somebody gives to ``parse``."""
-    read = parse_run(stderr=f"{example}\n".encode(), exit_code=1)
+    read = parse_run(RunOutput(stderr=f"{example}\n".encode(), exit_code=1))
     assert read.failure_code == code
     assert read.failure_reason
     assert next_step_of(code, read.failure_reason)
@@ -56,10 +57,10 @@ def test_a_refusal_that_litert_prints_below_its_places_is_told() -> None:
         "└ ERROR: [compiled_model.cc:1091]\n└ Some ops are not accelerated. Add more.\n"
         "ERROR: Benchmarking failed.\n"
     )
-    report = parse_run(stderr=text.encode(), exit_code=1, requested="gpu")
+    report = parse_run(RunOutput(stderr=text.encode(), exit_code=1), Started(requested="gpu"))
     assert report.failure_code == "full-delegation-refused"
     text = text.replace("└ Some ops are not accelerated. Add more.\n", "")
-    report = parse_run(stderr=text.encode(), exit_code=1, requested="gpu")
+    report = parse_run(RunOutput(stderr=text.encode(), exit_code=1), Started(requested="gpu"))
     assert report.failure_reason.startswith("Failed to compile model.")
 
 
@@ -97,17 +98,29 @@ def test_tombstone_s_first_frames_are_kept_with_the_process() -> None:
         ("DEBUG", "pid: 4, tid: 5, name: x  >>> /data/local/tmp/benchmark_model <<<"),
         ("DEBUG", "      #00 pc 0000000000051a90  /vendor/lib64/libOpenCL.so (clFinish+12)"),
     ):
-        log.feed(text, tag=tag, pid=4, severity="F")
+        log.feed(Line(text, text, tag=tag, pid=4, severity="F"))
     # Another tombstone, whose first line is left out because it names a process of others.
-    log.feed("Abort message: 'of another'", tag="DEBUG", pid=9, severity="F")
+    log.feed(
+        Line(
+            "Abort message: 'of another'",
+            "Abort message: 'of another'",
+            tag="DEBUG",
+            pid=9,
+            severity="F",
+        )
+    )
     crash = log.find_end(4)
     assert crash is not None
     assert (crash.code, crash.process) == ("aborted", "/data/local/tmp/benchmark_model")
     assert ("libOpenCL.so" in crash.frames[0], crash.abort_message) == (True, "")
     # Another process crashes before this tombstone's end.
     fatal = "Fatal signal 11 (SIGSEGV), code 1 (SEGV_MAPERR) in tid 8 (y), pid 8 (y)"
-    log.feed(fatal, tag="libc", pid=8, severity="F")
-    log.feed("Abort message: 'its own'", tag="DEBUG", pid=4, severity="F")
+    log.feed(Line(fatal, fatal, tag="libc", pid=8, severity="F"))
+    log.feed(
+        Line(
+            "Abort message: 'its own'", "Abort message: 'its own'", tag="DEBUG", pid=4, severity="F"
+        )
+    )
     assert crash.abort_message == "its own"
 
 
@@ -120,7 +133,7 @@ QNN_TEXT = (
 
 
 def test_the_version_explains_a_dispatch_runtime_that_cannot_be_used() -> None:
-    report = parse_run(stderr=QNN_TEXT.encode(), exit_code=1)
+    report = parse_run(RunOutput(stderr=QNN_TEXT.encode(), exit_code=1))
     assert report.failure_code == "npu-version-skew"
     assert "1.11.0" in report.failure_reason
 
@@ -159,7 +172,7 @@ def test_a_file_that_selinux_denied_is_told_as_a_denial() -> None:
         ("E", "tflite", "Could not open '/d/net.tflite'."),
         ("E", "tflite", "Benchmarking failed."),
     )
-    report = parse_run(logcat=log, exit_code=None)
+    report = parse_run(RunOutput(logcat=log, exit_code=None))
     assert report.failure_code == "selinux-denied"
     assert report.failure_reason.startswith('avc: denied { read } for name="net.tflite"')
 
@@ -178,7 +191,7 @@ def test_a_denial_that_is_not_the_reason_changes_no_code(denial: str) -> None:
         ("W", "lite.benchmark", f"type=1400 audit(0.0:1984): {denial}"),
         ("E", "tflite", "Could not open '/d/net.tflite'."),
     )
-    report = parse_run(logcat=log, exit_code=None)
+    report = parse_run(RunOutput(logcat=log, exit_code=None))
     assert report.failure_code == "model-not-found"
 
 
@@ -192,8 +205,32 @@ def test_a_denial_explains_a_run_that_says_nothing_else() -> None:
             + DENIAL.replace("for ", 'for  pid=4242 comm="x" '),
         ),
     ):
-        report = parse_run(logcat=app_log(line), exit_code=None)
+        report = parse_run(RunOutput(logcat=app_log(line), exit_code=None))
         assert report.failure_code == "selinux-denied"
+
+
+@pytest.mark.parametrize(
+    ("line", "outcome"),
+    [
+        (("F", "libc", "Fatal signal 8 (SIGFPE), code 1 (FPE_INTDIV), fault addr 0x8"), "crashed"),
+        (
+            (
+                "I",
+                "ActivityManager",
+                "Killing 4242:lite.benchmark/u0a1: Trimming phantom processes",
+            ),
+            "failed",
+        ),
+    ],
+)
+def test_a_process_crashes_by_itself_and_is_not_crashed_by_the_system(
+    line: tuple[str, str, str], outcome: str
+) -> None:
+    log = app_log(line)
+    assert parse_run(RunOutput(logcat=log, exit_code=None)).outcome == outcome
+    # An app that ended at its start has no line of the tool itself.
+    (report,) = parse_text(log.splitlines(keepends=True)[1])
+    assert report.outcome == outcome
 
 
 ANR = "ANR in org.tensorflow.lite.benchmark (org.tensorflow.lite.benchmark/.BenchmarkModelActivity)"
@@ -202,7 +239,7 @@ ANR = "ANR in org.tensorflow.lite.benchmark (org.tensorflow.lite.benchmark/.Benc
 def test_an_anr_is_of_the_process_that_it_names() -> None:
     system = SystemLog()
     for text in (ANR, "PID: 4242"):
-        system.feed(text, tag="ActivityManager", pid=1003, severity="E")
+        system.feed(Line(text, text, tag="ActivityManager", pid=1003, severity="E"))
     anr = system.find_end(4242)
     assert anr is not None
     assert (anr.code, anr.pid) == ("app-not-responding", 4242)
@@ -217,6 +254,6 @@ def test_an_app_that_did_not_respond_is_told_also_when_its_time_was_over(
 ) -> None:
     log = app_log(("I", "tflite", "Loaded model /d/net.tflite"))
     log += f"05-14 19:55:49.000  1003  1060 E ActivityManager: {ANR}\n".encode()
-    report = parse_run(logcat=log, exit_code=None, timed_out=timed_out)
+    report = parse_run(RunOutput(logcat=log, exit_code=None, timed_out=timed_out))
     assert report.failure_code == code
     assert "ANR in org.tensorflow.lite.benchmark" in report.failure_reason

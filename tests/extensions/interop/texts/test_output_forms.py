@@ -10,7 +10,7 @@ from orchestrator.errors import OutputParseError
 from orchestrator.extensions.interop.cli import describe, to_public
 from orchestrator.extensions.interop.texts.output import iterate_file, parse_text
 from orchestrator.extensions.interop.texts.pasted import parse_pasted
-from orchestrator.reading.report import parse_run
+from orchestrator.reading.report import RunOutput, parse_run
 from orchestrator.records.run import DelegateTruth, ToolReport
 from tests.samples.outputs import RUN
 
@@ -175,7 +175,7 @@ def test_zero_averages_with_exit_code_0_are_no_measurement() -> None:
         "count=89 first=11274 curr=11238 min=11203 max=11932 avg=11293 std=129 p5=11221 median=11248 p95=11526",
         "count=89 curr=0(all same) p5=0 median=0 p95=0",
     ).replace("Inference (avg): 11293", "Inference (avg): 0")
-    report = parse_run(stdout=text.encode(), exit_code=0)
+    report = parse_run(RunOutput(stdout=text.encode(), exit_code=0))
     assert (report.outcome, report.failure_code) == ("failed", "all-zero")
     assert report.inference_mean_us is None
 
@@ -210,7 +210,7 @@ def test_view_of_the_ios_app_is_read() -> None:
 def test_end_of_an_app_is_told_from_the_phone_s_log(line: str, code: str, outcome: str) -> None:
     cut = RUN[: RUN.index("Running benchmark for at least 50")]
     log = prefixed(cut, PREFIXES["threadtime"]) + f"06-18 10:20:49.000  4669  4669 {line}\n"
-    report = parse_run(logcat=log.encode(), exit_code=None)
+    report = parse_run(RunOutput(logcat=log.encode(), exit_code=None))
     assert (report.outcome, report.failure_code) == (outcome, code)
     assert report.inference_mean_us is None
 
@@ -244,3 +244,32 @@ def test_a_word_with_a_number_is_no_phone_in_front_of_a_line(word: str) -> None:
 def test_a_serial_number_is_a_phone_in_front_of_a_line(serial: str) -> None:
     line = parse_pasted(f"{serial}: begins")
     assert (line.text, line.stream) == ("begins", serial)
+
+
+def test_a_line_that_kubernetes_logs_in_parts_is_one() -> None:
+    moment = "2026-11-01T10:00:00.123456789Z"
+    # A part of standard error comes between.
+    lines = []
+    for line in RUN.splitlines():
+        half = len(line) // 2
+        lines += [
+            f"{moment} stdout P {line[:half]}",
+            f"{moment} stderr F another line",
+            f"{moment} stdout F {line[half:]}",
+        ]
+    (report,) = parse_text("\n".join(lines) + "\n")
+    (plain,) = parse_text(RUN)
+    assert figures(report) == figures(plain)
+    assert report.echoed == plain.echoed
+
+
+def test_a_table_without_outer_pipes_is_no_services_output() -> None:
+    rows = "".join(
+        f"{name}  | count=50 first=17 curr=4 min=4 max=17 avg=4.2 std=0\n"
+        for name in ("mobilenet", "resnet", "yolo")
+    )
+    with pytest.raises(OutputParseError):
+        parse_text(rows)
+    (report,) = parse_text(rows + RUN)
+    (plain,) = parse_text(RUN)
+    assert figures(report) == figures(plain)

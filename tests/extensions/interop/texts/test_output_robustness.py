@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from orchestrator.errors import OutputParseError
 from orchestrator.extensions.interop.cli import describe, to_public
 from orchestrator.extensions.interop.texts.output import parse_text
-from orchestrator.reading.report import RunFiles, parse_run
+from orchestrator.reading.report import RunOutput, Started, parse_run
 from tests.samples.places import NATIVE
 
 SEEDS = [
@@ -82,8 +82,16 @@ def test_reading_an_invocation_never_fails(
     timed_out: bool, requested: str,
 ) -> None:  # fmt: skip
     report = parse_run(
-        stdout=stdout, stderr=stdout[:300], logcat=logcat, exit_code=exit_code, timed_out=timed_out,
-        files=RunFiles(result_pb=result, runtime_info_pb=runtime, op_profile_pb=profile),
-        requested=requested,
-    )  # fmt: skip
+        RunOutput(
+            stdout=stdout,
+            stderr=stdout[:300],
+            logcat=logcat,
+            exit_code=exit_code,
+            timed_out=timed_out,
+            result_pb=result,
+            runtime_info_pb=runtime,
+            op_profile_pb=profile,
+        ),
+        Started(requested=requested),
+    )
     json.dumps(to_public(report), allow_nan=False)
