@@ -152,8 +152,10 @@ def _slow_delegate(rows: Sequence[ResultRow]) -> Iterator[Sentence]:
         by_delegate = grouped(
             (row for row in of_model if not row.case.delegate.is_cpu), lambda row: row.case.delegate
         )
-        for group in by_delegate.values() if on_cpu else ():
-            best, cpu = fastest_row(group), fastest_row(on_cpu)
+        if not on_cpu:
+            continue
+        cpu = fastest_row(on_cpu)
+        for best in map(fastest_row, by_delegate.values()):
             if not _is_slower(cpu, best):
                 ratio = _ratio(best, cpu)
                 is_slower = ratio.is_faster(_UNTESTED)
