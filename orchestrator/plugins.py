@@ -36,16 +36,84 @@ from orchestrator.installation import extra_of
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-    from orchestrator.app.attached import open_devices
-    from orchestrator.app.doctor import Finding
-    from orchestrator.app.exchange import ExportRequest, ImportRequest, store_import
+    from orchestrator.app.attached import (
+        Attached,
+        attached_devices,
+        check_selection,
+        open_devices,
+        open_phone,
+        with_stored_gpu,
+    )
+    from orchestrator.app.comparing import pair_comparison
+    from orchestrator.app.doctor import Finding, ok, problem, run_checks, warning
+    from orchestrator.app.exchange import (
+        ExportRequest,
+        Imported,
+        ImportRequest,
+        Redaction,
+        private_folders,
+        redaction_of,
+        store_import,
+    )
+    from orchestrator.app.farm import (
+        PHONE_STATES,
+        RECENT_HOURS,
+        away_since,
+        job_answer,
+        read_farm,
+        state_counts,
+    )
+    from orchestrator.app.inputs import Inputs, host_files, identify, reference_model
+    from orchestrator.app.measuring import (
+        CampaignInterruptedError,
+        MeasuredCampaign,
+        measure,
+        run_plan,
+    )
+    from orchestrator.app.pairing import prepare_pair, sides_of
+    from orchestrator.app.phones import release_phone, restore_phones
+    from orchestrator.app.preparing import Prepared, Task, prepare, start
+    from orchestrator.app.requests import PairLimits
+    from orchestrator.app.resuming import close_cancelled, open_cases, reopen
+    from orchestrator.app.status import queue_beside, queue_source
+    from orchestrator.app.stored import find_campaigns, named_campaigns, report_data
+    from orchestrator.app.time_limits import age_of, left_out_text, stored_left_out
     from orchestrator.app.workspace import Workspace
+    from orchestrator.artifacts.fetch import Downloader
+    from orchestrator.cli.campaigns import campaign_result, facts_of, reporting_workspace
     from orchestrator.cli.commands import command
-    from orchestrator.cli.output import CommandResult, shown
+    from orchestrator.cli.options import DryRun, Json, Out, Reporting, Texts, plan_keys, share_of
+    from orchestrator.cli.output import (
+        CUT_EXIT_CODE,
+        CommandResult,
+        Streamed,
+        format_of,
+        room,
+        say,
+        shown,
+        tell,
+        to_json,
+        watched,
+    )
+    from orchestrator.cli.progress import observer_for_stderr
     from orchestrator.cli.reports import import_result
+    from orchestrator.config.declarations import (
+        MANIFEST_NAME,
+        LiveInventory,
+        add_to_manifest,
+        load_manifest,
+    )
+    from orchestrator.config.plan import load_plan, plan_from_options
+    from orchestrator.config.yaml_file import Faults, checked, read_yaml
     from orchestrator.delegates import Delegate, FlagFamily
-    from orchestrator.devices.host import HostDevice
-    from orchestrator.engine.reread import ForeignRun, ImportBatch
+    from orchestrator.devices.adb_server import is_tcp
+    from orchestrator.devices.check import Found, fails, make_checks, works
+    from orchestrator.devices.discovery import PhoneCache
+    from orchestrator.devices.host import AloneDevice, HostDevice, check_content
+    from orchestrator.devices.quiet import UndoJournal
+    from orchestrator.engine.events import DeviceNote
+    from orchestrator.engine.reread import ForeignRun, ImportBatch, read_imported, report_identity
+    from orchestrator.models.inspect import identify_model, inspect_model, sample_models
     from orchestrator.passes.specification import (
         Figure,
         PassSpec,
@@ -54,6 +122,8 @@ if TYPE_CHECKING:
         no_findings,
         plainly,
     )
+    from orchestrator.planning.expansion import HostFiles
+    from orchestrator.planning.selection import choose, misfit, tools_for
     from orchestrator.plugin_kinds import (
         DeviceSource,
         Exported,
@@ -69,13 +139,36 @@ if TYPE_CHECKING:
         Receiver,
     )
     from orchestrator.ports import Change, CheckResult, Device, ListedPhone, PhoneCheck
-    from orchestrator.programs import Program
-    from orchestrator.programs.running import run_and_collect
+    from orchestrator.programs import Option, Program, program
+    from orchestrator.programs.flags import check_flags
+    from orchestrator.programs.litert import is_litert_result, litert_report
+    from orchestrator.programs.litert_native import LitertNativeTool, litert_flags
+    from orchestrator.programs.native import command_line
+    from orchestrator.programs.running import (
+        ImportedTool,
+        benchmark_flags,
+        described_build,
+        environment,
+        foreign_build,
+        format_flags,
+        library_folders,
+        on_cores,
+        pass_flags,
+        run_and_collect,
+        source_attachments,
+    )
     from orchestrator.records.case import Pass
     from orchestrator.settings import Settings
     from orchestrator.tables.table import Column, Kind, Table
 
 __all__ = [
+    "CUT_EXIT_CODE",
+    "MANIFEST_NAME",
+    "PHONE_STATES",
+    "RECENT_HOURS",
+    "AloneDevice",
+    "Attached",
+    "CampaignInterruptedError",
     "Change",
     "CheckResult",
     "Column",
@@ -83,51 +176,158 @@ __all__ = [
     "CommandWords",
     "Delegate",
     "Device",
+    "DeviceNote",
     "DeviceSource",
+    "Downloader",
+    "DryRun",
     "ExportRequest",
     "Exported",
     "Exporter",
+    "Faults",
     "Figure",
     "Finding",
     "FlagFamily",
     "ForeignRun",
+    "Found",
     "HostDevice",
+    "HostFiles",
     "ImportBatch",
     "ImportRequest",
+    "Imported",
+    "ImportedTool",
     "Importer",
+    "Inputs",
     "JobOwner",
+    "Json",
     "Kind",
     "ListedPhone",
+    "LitertNativeTool",
+    "LiveInventory",
+    "MeasuredCampaign",
     "Message",
     "Notifier",
+    "Option",
+    "Out",
     "Page",
+    "PairLimits",
     "Pass",
     "PassSpec",
+    "PhoneCache",
     "PhoneCheck",
+    "Prepared",
     "Program",
     "ProgramSource",
     "Queue",
     "QueueSource",
     "Receiver",
+    "Redaction",
     "Repetition",
+    "Reporting",
     "Settings",
+    "Streamed",
     "Table",
+    "Task",
+    "Texts",
+    "UndoJournal",
     "Workspace",
+    "add_to_manifest",
+    "age_of",
     "as_printed",
+    "attached_devices",
+    "away_since",
+    "benchmark_flags",
+    "campaign_result",
+    "check_content",
+    "check_flags",
+    "check_selection",
+    "checked",
+    "choose",
+    "close_cancelled",
     "command",
+    "command_line",
     "command_words",
+    "described_build",
+    "environment",
     "every",
+    "facts_of",
+    "fails",
     "find",
+    "find_campaigns",
+    "foreign_build",
+    "format_flags",
+    "format_of",
+    "host_files",
+    "identify",
+    "identify_model",
     "import_result",
+    "inspect_model",
+    "is_litert_result",
+    "is_tcp",
+    "job_answer",
+    "left_out_text",
+    "library_folders",
+    "litert_flags",
+    "litert_report",
     "load",
+    "load_manifest",
+    "load_plan",
+    "make_checks",
+    "measure",
+    "misfit",
+    "named_campaigns",
     "no_findings",
+    "observer_for_stderr",
+    "ok",
+    "on_cores",
+    "open_cases",
     "open_devices",
+    "open_phone",
+    "pair_comparison",
+    "pass_flags",
     "plainly",
+    "plan_from_options",
+    "plan_keys",
     "plugins",
+    "prepare",
+    "prepare_pair",
+    "private_folders",
+    "problem",
+    "program",
     "program_sources",
+    "queue_beside",
+    "queue_source",
+    "read_farm",
+    "read_imported",
+    "read_yaml",
+    "redaction_of",
+    "reference_model",
+    "release_phone",
+    "reopen",
+    "report_data",
+    "report_identity",
+    "reporting_workspace",
+    "restore_phones",
+    "room",
     "run_and_collect",
+    "run_checks",
+    "run_plan",
+    "sample_models",
+    "say",
+    "share_of",
     "shown",
+    "sides_of",
+    "source_attachments",
+    "start",
+    "state_counts",
     "store_import",
+    "stored_left_out",
+    "tell",
+    "to_json",
+    "tools_for",
+    "warning",
+    "watched",
+    "with_stored_gpu",
+    "works",
 ]
 
 _KindT = TypeVar("_KindT")
@@ -135,22 +335,58 @@ _KindT = TypeVar("_KindT")
 _HOMES: Final = {
     name: f"orchestrator.{module}"
     for module, names in {
-        "plugin_kinds": "DeviceSource Exported Exporter Importer Message Notifier Page"
-        " ProgramSource Queue QueueSource JobOwner Receiver",
-        "app.attached": "open_devices",
-        "app.doctor": "Finding",
-        "app.exchange": "ExportRequest ImportRequest store_import",
+        "app.attached": "Attached attached_devices check_selection open_devices open_phone"
+        " with_stored_gpu",
+        "app.comparing": "pair_comparison",
+        "app.doctor": "Finding ok problem run_checks warning",
+        "app.exchange": "ExportRequest ImportRequest Imported Redaction private_folders redaction_of"
+        " store_import",
+        "app.farm": "PHONE_STATES RECENT_HOURS away_since job_answer read_farm state_counts",
+        "app.inputs": "Inputs host_files identify reference_model",
+        "app.measuring": "CampaignInterruptedError MeasuredCampaign measure run_plan",
+        "app.pairing": "prepare_pair sides_of",
+        "app.phones": "release_phone restore_phones",
+        "app.preparing": "Prepared Task prepare start",
+        "app.requests": "PairLimits",
+        "app.resuming": "close_cancelled open_cases reopen",
+        "app.status": "queue_beside queue_source",
+        "app.stored": "find_campaigns named_campaigns report_data",
+        "app.time_limits": "age_of left_out_text stored_left_out",
         "app.workspace": "Workspace",
+        "artifacts.fetch": "Downloader",
+        "cli.campaigns": "campaign_result facts_of reporting_workspace",
         "cli.commands": "command",
-        "cli.output": "CommandResult shown",
+        "cli.options": "DryRun Json Out Reporting Texts plan_keys share_of",
+        "cli.output": "CUT_EXIT_CODE CommandResult Streamed format_of room say shown tell to_json"
+        " watched",
+        "cli.progress": "observer_for_stderr",
         "cli.reports": "import_result",
+        "config.declarations": "LiveInventory MANIFEST_NAME add_to_manifest load_manifest",
+        "config.plan": "load_plan plan_from_options",
+        "config.yaml_file": "Faults checked read_yaml",
         "delegates": "Delegate FlagFamily",
-        "devices.host": "HostDevice",
-        "engine.reread": "ForeignRun ImportBatch",
+        "devices.adb_server": "is_tcp",
+        "devices.check": "Found fails make_checks works",
+        "devices.discovery": "PhoneCache",
+        "devices.host": "AloneDevice HostDevice check_content",
+        "devices.quiet": "UndoJournal",
+        "engine.events": "DeviceNote",
+        "engine.reread": "ForeignRun ImportBatch read_imported report_identity",
+        "models.inspect": "identify_model inspect_model sample_models",
         "passes.specification": "Figure PassSpec Repetition as_printed no_findings plainly",
-        "ports": "Change CheckResult Device PhoneCheck ListedPhone",
-        "programs": "Program",
-        "programs.running": "run_and_collect",
+        "planning.expansion": "HostFiles",
+        "planning.selection": "choose misfit tools_for",
+        "plugin_kinds": "DeviceSource Exported Exporter Importer JobOwner Message Notifier Page"
+        " ProgramSource Queue QueueSource Receiver",
+        "ports": "Change CheckResult Device ListedPhone PhoneCheck",
+        "programs": "Option Program program",
+        "programs.flags": "check_flags",
+        "programs.litert": "is_litert_result litert_report",
+        "programs.litert_native": "LitertNativeTool litert_flags",
+        "programs.native": "command_line",
+        "programs.running": "ImportedTool benchmark_flags described_build environment foreign_build"
+        " format_flags library_folders on_cores pass_flags run_and_collect"
+        " source_attachments",
         "records.case": "Pass",
         "settings": "Settings",
         "tables.table": "Column Kind Table",

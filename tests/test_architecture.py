@@ -78,56 +78,12 @@ ALLOWED["plugins"] |= {"plugin_kinds"}
 
 #: Extensions know the core; the core finds them by entry points.
 ALLOWED["extensions"] = set(ALLOWED)
-#: What an extension may import beside the third parties' seam: the parts, and the modules of the
-#: use cases.
-OF_EXTENSIONS = PORTS | {
+#: What a plugin may import, benchfarm's own extensions too: the seam, and the parts that hold data,
+#: show it or judge it (docs/reference/plugins.md).
+OF_PLUGINS = PORTS | {
     "plugins", "settings", "documents", "analysis", "delegates", "reading", "store", "tables", "report",
-    "passes", "app.exchange", "app.stored",
+    "passes",
 }  # fmt: skip
-#: What an extension imports beyond that, and why. It only gets shorter.
-DEBTS = {
-    "trace": {
-        "app": "a traced run is a campaign, told as 'run' does it",
-        "cli": "its command shows progress and tables as all do",
-        "config": "a traced run is planned by options",
-    },
-    "contention": {"programs": "the load on the GPU is the program's own loop"},
-    "farm": {
-        "app": "a job is begun, resumed and told as 'run' does it",
-        "cli": "its commands show progress and tables as all do",
-        "config": "a submission is a plan with its builds and files",
-        "devices": "a host watches its phones",
-        "models": "a submission carries models by content",
-        "planning": "a submission says which phones its plan fits",
-        "programs": "a job carries the files that declare its programs",
-    },
-    "models": {
-        "artifacts": "downloads of published models",
-        "cli": "progress of a build",
-        "config": "the manifest of a folder of models, which plans read too",
-        "models": "what a model is and holds is told by the core's reader",
-    },
-    "iphone": {
-        "devices": "what it changes is journalled as a phone's changes are, and its command is run as a host's",
-        "programs": "its app is LiteRT's benchmark_model: flags and reading are that program's",
-    },
-    "runtimes": {
-        "cli": "a faulty file is reported as all commands report",
-        "config": "its files are read, and their faults told, as plans are",
-        "programs": "its programs are started, and their output collected, as the core's are",
-    },
-    "history": {
-        "app": "a change is confirmed by an A/B measurement; the live page shows the board of a farm's queue",
-        "cli": "progress, and formats by endings",
-        "engine": "events of a confirmation",
-    },
-    "interop": {
-        "cli": "runs are shown while they are read",
-        "engine": "what is imported is judged as it is stored, and what a bundle holds is read again",
-        "models": "a measured model is known by its content",
-        "programs": "a program that is only read is a program's record",
-    },
-}
 
 #: Names that are imported -> the distribution that has them, where the two differ.
 DISTRIBUTIONS = {
@@ -299,24 +255,36 @@ def imports_of(path: Path) -> list[tuple[str, int]]:
     return found
 
 
-def test_an_extension_imports_the_seam_and_no_other_extension() -> None:
-    found: dict[str, set[str]] = {}
-    for path in modules():
-        if part_of(path) != "extensions" or path.parent.name == "extensions":
-            continue
-        own = path.relative_to(PACKAGE).parts[1]
-        for name, _ in imports_of(path):
-            _, *words = name.split(".")
-            is_ours = name.startswith("orchestrator.") and words[0] not in {
-                "extensions",
-                "__version__",
-            }
-            if is_ours and not {words[0], ".".join(words[:2])} & OF_EXTENSIONS:
-                found.setdefault(own, set()).add(words[0])
-    assert found == {own: set(debts) for own, debts in DEBTS.items()}, (
-        "an extension should need only the public seam, records, tables and the store, as plugins of "
-        "others do: import less, or write into DEBTS what it needs more and why"
-    )
+def test_an_extension_imports_what_any_plugin_may() -> None:
+    found = [
+        f"{path.relative_to(PACKAGE)}:{line}: {name}"
+        for path in modules()
+        if part_of(path) == "extensions"
+        for name, line in imports_of(path)
+        if name.startswith("orchestrator.")
+        and name.split(".")[1] not in OF_PLUGINS | {"extensions", "__version__"}
+    ]
+    assert not found, "import it from orchestrator.plugins, which lists what plugins may use"
+
+
+def test_the_seam_holds_what_plugins_use_and_nothing_else() -> None:
+    """A name that no extension and no example needs would be promised for nobody."""
+    users = [path for path in modules() if part_of(path) in {"extensions", "plugin_kinds"}]
+    users += (REPO / "examples" / "plugin").rglob("*.py")
+    used = {
+        alias.name
+        for path in users
+        for node in nodes_of(path)
+        if isinstance(node, ast.ImportFrom) and node.module == "orchestrator.plugins"
+        for alias in node.names
+    }
+    kinds = {
+        node.name
+        for node in nodes_of(PACKAGE / "plugin_kinds.py")
+        if isinstance(node, ast.ClassDef)
+    }
+    homes = importlib.import_module("orchestrator.plugins")._HOMES
+    assert homes.keys() - used - kinds == set()
 
 
 def test_a_module_imports_only_what_its_layer_may_know() -> None:
@@ -389,7 +357,7 @@ def test_the_core_names_no_extension_and_no_extension_another() -> None:
         named = set(re.findall(r"orchestrator\.extensions(?:\.(\w+))?", text_of(path)))
         own = where.parts[1] if where.parts[0] == "extensions" else "core"
         found |= {(own, other) for other in named - {own, ""}}
-    assert not found
+    assert not found, "the core knows extensions by entry points alone: it works without them"
 
 
 def test_no_statement_names_a_table_of_procrastinate() -> None:
@@ -399,7 +367,7 @@ def test_no_statement_names_a_table_of_procrastinate() -> None:
         for path in modules()
         if re.search(r"procrastinate_(jobs|events|workers)", text_of(path))
     }
-    assert named == set(), "the core knows extensions by entry points alone: it works without them"
+    assert not named
 
 
 def test_the_lab_and_benchfarm_know_each_other_by_one_door() -> None:

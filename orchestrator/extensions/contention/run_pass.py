@@ -21,9 +21,8 @@ from orchestrator.passes.specification import (
     executable,
     rounds,
 )
+from orchestrator.plugins import Program, benchmark_flags, environment, format_flags
 from orchestrator.ports import Device, InvocationRequest, Tool
-from orchestrator.programs import Program
-from orchestrator.programs.running import benchmark_flags, environment, format_flags
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.case import LOAD_DIED, LOAD_FILE, NO_LOAD, Case, Load, Pass, load_of
 from orchestrator.records.device import DeviceKind

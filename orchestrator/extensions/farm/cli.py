@@ -12,12 +12,20 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from typer import Argument, Option
 
-from orchestrator.cli.commands import command
-from orchestrator.cli.options import DryRun, Json, Texts
-from orchestrator.cli.output import CUT_EXIT_CODE, CommandResult, shown, tell, watched
-from orchestrator.cli.progress import observer_for_stderr
 from orchestrator.errors import UsageError
-from orchestrator.plugins import Settings
+from orchestrator.plugins import (
+    CUT_EXIT_CODE,
+    CommandResult,
+    DryRun,
+    Json,
+    Settings,
+    Texts,
+    command,
+    observer_for_stderr,
+    shown,
+    tell,
+    watched,
+)
 from orchestrator.records.answers import DoneAnswer, FarmAnswer
 from orchestrator.records.case import CampaignId
 from orchestrator.tables.escapes import one_line
@@ -77,13 +85,12 @@ def worker(
 
     Example: benchfarm farm worker
     """
-    from orchestrator.config.declarations import LiveInventory
     from orchestrator.extensions.farm.host_phones import HostPhones, Shared
     from orchestrator.extensions.farm.job import Jobs
     from orchestrator.extensions.farm.manifest import Contents
     from orchestrator.extensions.farm.queue import FarmQueue
     from orchestrator.extensions.farm.worker import HostWorker
-    from orchestrator.plugins import Workspace
+    from orchestrator.plugins import LiveInventory, Workspace
 
     host = name or socket.gethostname()
 
@@ -183,9 +190,8 @@ def farm_status(
 
     Example: benchfarm farm status
     """
-    from orchestrator.app.farm import read_farm
     from orchestrator.extensions.farm import submissions
-    from orchestrator.plugins import Workspace
+    from orchestrator.plugins import Workspace, read_farm
 
     with _opened_queue(settings) as queue, Workspace(settings) as workspace:
 
@@ -207,8 +213,8 @@ def _status(
 
     ``left_out``: the phones that it selects and that have no job -> the reason.
     """
-    from orchestrator.app.time_limits import left_out_text, stored_left_out
     from orchestrator.extensions.farm import submissions
+    from orchestrator.plugins import left_out_text, stored_left_out
     from orchestrator.tables.farm import hosts_table, jobs_table, phones_table
 
     campaigns = {CampaignId(job.campaign_id): job.serial for job in farm.jobs if is_one}
@@ -314,8 +320,8 @@ def clean(
 
     Example: benchfarm farm clean --dry-run
     """
-    from orchestrator.app.time_limits import age_of
     from orchestrator.extensions.farm.manifest import Contents
+    from orchestrator.plugins import age_of
 
     older_than_s = age_of("--older-than", older_than)
     with _opened_queue(settings) as queue:

@@ -7,11 +7,18 @@ from datetime import UTC, datetime
 from typing import Final
 
 from orchestrator import __version__
-from orchestrator.app.doctor import Finding, ok, problem, run_checks, warning
-from orchestrator.app.farm import read_farm, state_counts
 from orchestrator.extensions.farm.job_table import HOST_SILENT_S
 from orchestrator.extensions.farm.queue import FarmQueue
-from orchestrator.plugins import Workspace
+from orchestrator.plugins import (
+    Finding,
+    Workspace,
+    ok,
+    problem,
+    read_farm,
+    run_checks,
+    state_counts,
+    warning,
+)
 from orchestrator.records.answers import FarmAnswer
 from orchestrator.units import format_duration
 

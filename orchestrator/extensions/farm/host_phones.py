@@ -10,18 +10,23 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Final
 
-from orchestrator.app.attached import Attached, attached_devices, open_phone, with_stored_gpu
-from orchestrator.app.phones import restore_phones
-from orchestrator.app.workspace import Workspace
 from orchestrator.clock import Deadline
-from orchestrator.config.declarations import LiveInventory
-from orchestrator.devices.adb_server import is_tcp
-from orchestrator.devices.discovery import PhoneCache
 from orchestrator.errors import BenchfarmError, DeviceBusyError
 from orchestrator.extensions.farm.job_table import NO_JOBS, can_have_jobs
 from orchestrator.extensions.farm.manifest import dump
 from orchestrator.extensions.farm.queue import IN_QUARANTINE, Announced, FarmQueue
 from orchestrator.frozen import frozen
+from orchestrator.plugins import (
+    Attached,
+    LiveInventory,
+    PhoneCache,
+    Workspace,
+    attached_devices,
+    is_tcp,
+    open_phone,
+    restore_phones,
+    with_stored_gpu,
+)
 from orchestrator.ports import Observer
 from orchestrator.records.case import Serial
 from orchestrator.settings import Settings

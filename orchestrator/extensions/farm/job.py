@@ -11,13 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from orchestrator.app.attached import open_devices
-from orchestrator.app.inputs import Inputs, identify
-from orchestrator.app.measuring import measure
-from orchestrator.app.phones import restore_phones
-from orchestrator.app.preparing import Prepared, Task, prepare, start
-from orchestrator.app.resuming import close_cancelled, open_cases, reopen
-from orchestrator.app.time_limits import left_out_text
 from orchestrator.errors import (
     ArtifactError,
     BenchfarmError,
@@ -41,9 +34,25 @@ from orchestrator.extensions.farm.manifest import (
     read_manifest,
 )
 from orchestrator.frozen import frozen
-from orchestrator.models.inspect import identify_model
-from orchestrator.planning.expansion import HostFiles
-from orchestrator.plugins import Workspace, program_sources
+from orchestrator.plugins import (
+    HostFiles,
+    Inputs,
+    Prepared,
+    Task,
+    Workspace,
+    close_cancelled,
+    identify,
+    identify_model,
+    left_out_text,
+    measure,
+    open_cases,
+    open_devices,
+    prepare,
+    program_sources,
+    reopen,
+    restore_phones,
+    start,
+)
 from orchestrator.ports import Device, Observer
 from orchestrator.records.case import Build, Companion
 from orchestrator.records.device import phone_differences

@@ -8,8 +8,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.app.attached import check_selection
-from orchestrator.app.farm import away_since
 from orchestrator.errors import NoDeviceError, PlanError
 from orchestrator.extensions.farm.job_table import NO_JOBS, can_have_jobs
 from orchestrator.extensions.farm.manifest import (
@@ -18,14 +16,14 @@ from orchestrator.extensions.farm.manifest import (
     read_manifest,
 )
 from orchestrator.extensions.farm.queue import GONE_S, Announced, FarmQueue
-from orchestrator.planning.selection import choose, misfit
+from orchestrator.plugins import away_since, check_selection, choose, misfit
 from orchestrator.records.case import Serial
 from orchestrator.records.device import DeviceFacts, Labels, phone_differences
 from orchestrator.records.plan import DeviceSelection
 from orchestrator.units import format_duration
 
 if TYPE_CHECKING:
-    from orchestrator.app.workspace import Workspace
+    from orchestrator.plugins import Workspace
 
 _Row = Mapping[str, Any]
 

@@ -11,20 +11,25 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from orchestrator.app.farm import job_answer
-from orchestrator.app.inputs import host_files, identify, reference_model
-from orchestrator.app.resuming import close_cancelled
 from orchestrator.clock import night_of
-from orchestrator.config.plan import load_plan
 from orchestrator.errors import NotFoundError, PlanError, UsageError
 from orchestrator.extensions.farm.job_table import Submission
 from orchestrator.extensions.farm.manifest import Content, Contents, Manifest, builds_kind, dump
 from orchestrator.extensions.farm.phones import check_names, choose_phones
 from orchestrator.extensions.farm.queue import FarmQueue
 from orchestrator.files import sha256_of
-from orchestrator.planning.selection import tools_for
-from orchestrator.plugins import Settings, Workspace
-from orchestrator.programs import program
+from orchestrator.plugins import (
+    Settings,
+    Workspace,
+    close_cancelled,
+    host_files,
+    identify,
+    job_answer,
+    load_plan,
+    program,
+    reference_model,
+    tools_for,
+)
 from orchestrator.records.answers import DoneAnswer, JobAnswer
 from orchestrator.records.case import Build, CampaignId, Model, Serial, Skip
 from orchestrator.records.device import DeviceFacts, DeviceKind

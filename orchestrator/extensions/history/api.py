@@ -19,14 +19,18 @@ from fastapi.responses import JSONResponse
 from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException
 
-from orchestrator.app.farm import job_answer
-from orchestrator.app.phones import release_phone
-from orchestrator.app.status import queue_source
-from orchestrator.app.stored import find_campaigns
 from orchestrator.errors import BenchfarmError, NotFoundError, UsageError
 from orchestrator.extensions.history.farm_now import FarmNow
 from orchestrator.extensions.history.site import Site
-from orchestrator.plugins import Queue, QueueSource, Workspace
+from orchestrator.plugins import (
+    Queue,
+    QueueSource,
+    Workspace,
+    find_campaigns,
+    job_answer,
+    queue_source,
+    release_phone,
+)
 from orchestrator.records.answers import (
     CampaignAnswer,
     ChangeAnswer,

@@ -14,12 +14,6 @@ from typing import Final
 
 import numpy as np
 
-from orchestrator.app.comparing import pair_comparison
-from orchestrator.app.measuring import measure
-from orchestrator.app.pairing import prepare_pair, sides_of
-from orchestrator.app.preparing import start
-from orchestrator.app.requests import PairLimits
-from orchestrator.engine.events import DeviceNote
 from orchestrator.errors import ArtifactError, BenchfarmError, InterruptedByUserError, UsageError
 from orchestrator.extensions.history.changepoint import Floats, changes, is_alarm
 from orchestrator.extensions.history.regressions import (
@@ -36,7 +30,16 @@ from orchestrator.extensions.history.regressions import (
 from orchestrator.extensions.history.series import read_series
 from orchestrator.files import sha256_of
 from orchestrator.frozen import frozen
-from orchestrator.plugins import Workspace
+from orchestrator.plugins import (
+    DeviceNote,
+    PairLimits,
+    Workspace,
+    measure,
+    pair_comparison,
+    prepare_pair,
+    sides_of,
+    start,
+)
 from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.case import BuildSha
 from orchestrator.records.history import Annotation, Confirmation, ConfirmationStatus

@@ -14,13 +14,23 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from typer import Argument, Option
 
-from orchestrator.cli.campaigns import reporting_workspace
-from orchestrator.cli.options import Out, Texts, share_of
-from orchestrator.cli.output import CommandResult, format_of, shown, tell, to_json
 from orchestrator.errors import UsageError
 from orchestrator.files import write_file
 from orchestrator.installation import require_packages
-from orchestrator.plugins import Message, Settings, command
+from orchestrator.plugins import (
+    CommandResult,
+    Message,
+    Out,
+    Settings,
+    Texts,
+    command,
+    format_of,
+    reporting_workspace,
+    share_of,
+    shown,
+    tell,
+    to_json,
+)
 from orchestrator.records.history import LEAST_CHANGE, Annotation
 from orchestrator.tables.escapes import markdown_text, one_line, wrap
 from orchestrator.tables.table import Column, Form, Table
@@ -337,9 +347,8 @@ def serve(
     and releases. /api/v1 answers with the same as JSON, /metrics with numbers for
     Prometheus.
     """
-    from orchestrator.app.status import queue_beside
     from orchestrator.extensions.history.site import first_night
-    from orchestrator.plugins import Workspace
+    from orchestrator.plugins import Workspace, queue_beside
 
     require_packages("benchfarm serve", "fastapi", "uvicorn", "prometheus_client")
     from orchestrator.extensions.history import api, web

@@ -8,10 +8,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, Generic, TypeVar
 
-from orchestrator.app.farm import read_farm
 from orchestrator.clock import night_of
 from orchestrator.errors import BenchfarmError
-from orchestrator.plugins import Queue, Workspace
+from orchestrator.plugins import Queue, Workspace, read_farm
 from orchestrator.records.answers import FarmAnswer, NightAnswer
 
 #: Minimum time for which a cached value is used, seconds.

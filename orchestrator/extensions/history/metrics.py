@@ -12,12 +12,11 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from orchestrator import __version__
-from orchestrator.app.farm import PHONE_STATES, RECENT_HOURS
 from orchestrator.errors import BenchfarmError, StoreError
 from orchestrator.extensions.history.farm_now import FarmNow
 from orchestrator.extensions.history.regressions import LatencyChange
 from orchestrator.extensions.history.web import ServedPage
-from orchestrator.plugins import Workspace
+from orchestrator.plugins import PHONE_STATES, RECENT_HOURS, Workspace
 
 _RECENT: Final = f"of campaigns begun in the last {RECENT_HOURS} hours"
 _OF_RUN: Final = f"of a phone after the last invocation {_RECENT}."

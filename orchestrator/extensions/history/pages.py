@@ -13,8 +13,6 @@ from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import Final
 
-from orchestrator.app.farm import state_counts
-from orchestrator.app.stored import report_data
 from orchestrator.errors import NotFoundError, UsageError
 from orchestrator.extensions.history.changepoint import SEGMENT_NIGHTS
 from orchestrator.extensions.history.changes import CHANGES
@@ -28,7 +26,7 @@ from orchestrator.extensions.history.site import (
 from orchestrator.files import unwritable, write_file
 from orchestrator.frozen import frozen
 from orchestrator.installation import data_folder
-from orchestrator.plugins import Page, Workspace, every
+from orchestrator.plugins import Page, Workspace, every, report_data, state_counts
 from orchestrator.records.answers import (
     CampaignAnswer,
     ChangeAnswer,

@@ -23,12 +23,11 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from orchestrator import __version__
-from orchestrator.app.exchange import Redaction, private_folders, redaction_of
 from orchestrator.documents import dump_document, load_document, to_text
 from orchestrator.errors import StoreCorruptError, StoreError, UsageError
 from orchestrator.files import sha256_of
 from orchestrator.frozen import frozen
-from orchestrator.plugins import Workspace
+from orchestrator.plugins import Redaction, Workspace, private_folders, redaction_of
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation, Origin, Terms
 from orchestrator.records.case import Build, CampaignId, Case, Model, RunId, Serial, SkippedCase
 from orchestrator.records.device import HOST_SERIAL, DeviceFacts

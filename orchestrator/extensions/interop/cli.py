@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Final, cast
 
 from typer import Argument
 
-from orchestrator.cli.output import Streamed, say
 from orchestrator.errors import OutputParseError, UsageError
-from orchestrator.plugins import CommandResult, command
+from orchestrator.plugins import CommandResult, Streamed, command, say
 from orchestrator.records.failures import next_step_of
 from orchestrator.records.run import ToolReport
 from orchestrator.tables.escapes import one_line

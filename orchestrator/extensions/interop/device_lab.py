@@ -13,8 +13,7 @@ from typing import Final
 
 from orchestrator.errors import OutputParseError
 from orchestrator.extensions.interop.leaderboard import read_row
-from orchestrator.programs import Program
-from orchestrator.programs.running import ImportedTool
+from orchestrator.plugins import ImportedTool, Program
 from orchestrator.reading.lines import program_lines
 from orchestrator.reading.litert_lm import (
     LitertLmReader,

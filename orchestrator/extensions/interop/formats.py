@@ -77,8 +77,8 @@ LEADERBOARD = Exporter(
 
 def _import_bundle(settings: Settings, request: ImportRequest) -> CommandResult:
     """Store the new records of a bundle; the exit code is 1 when runs had to be left out."""
-    from orchestrator.engine.reread import read_imported
     from orchestrator.extensions.interop.bundle import Bundle, import_bundle
+    from orchestrator.plugins import read_imported
 
     path, *other_files = request.files
     if other_files or request.device or request.models or request.profile or request.app:

@@ -6,10 +6,8 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from orchestrator.app.exchange import Imported
-from orchestrator.engine.reread import ImportBatch
 from orchestrator.errors import UsageError
-from orchestrator.plugins import ImportRequest, Workspace, store_import
+from orchestrator.plugins import ImportBatch, Imported, ImportRequest, Workspace, store_import
 from orchestrator.records.campaign import Origin
 from orchestrator.records.run import Attachment, RawOutput
 from orchestrator.tables.escapes import one_line

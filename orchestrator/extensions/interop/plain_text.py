@@ -15,9 +15,7 @@ from dataclasses import replace
 from pathlib import Path, PureWindowsPath
 from typing import Any, Final
 
-from orchestrator.app.exchange import Imported
 from orchestrator.delegates import DELEGATES
-from orchestrator.engine.reread import ForeignRun, ImportBatch, report_identity
 from orchestrator.errors import OutputParseError, UsageError
 from orchestrator.extensions.interop.importing import (
     import_each,
@@ -27,10 +25,19 @@ from orchestrator.extensions.interop.importing import (
 )
 from orchestrator.extensions.interop.texts.forms import unpacked
 from orchestrator.extensions.interop.texts.output import declaration_faults, parse_text
-from orchestrator.models.inspect import identify_model
-from orchestrator.plugins import ImportRequest, Workspace
-from orchestrator.programs import Program
-from orchestrator.programs.running import ImportedTool, foreign_build, source_attachments
+from orchestrator.plugins import (
+    ForeignRun,
+    ImportBatch,
+    Imported,
+    ImportedTool,
+    ImportRequest,
+    Program,
+    Workspace,
+    foreign_build,
+    identify_model,
+    report_identity,
+    source_attachments,
+)
 from orchestrator.reading.lines import parse_number
 from orchestrator.records.campaign import Origin
 from orchestrator.records.case import (

@@ -16,8 +16,6 @@ from typing import Annotated, Any, Final
 
 from pydantic import Field
 
-from orchestrator.app.exchange import Imported
-from orchestrator.engine.reread import ForeignRun, ImportBatch
 from orchestrator.errors import OutputParseError, UsageError
 from orchestrator.extensions.interop.device_lab import (
     LOGCAT,
@@ -48,8 +46,14 @@ from orchestrator.extensions.interop.leaderboard import (
     read_part,
     read_row,
 )
-from orchestrator.plugins import ImportRequest, Workspace
-from orchestrator.programs.running import described_build
+from orchestrator.plugins import (
+    ForeignRun,
+    ImportBatch,
+    Imported,
+    ImportRequest,
+    Workspace,
+    described_build,
+)
 from orchestrator.reading.litert_lm import GPU_API, Process, decode_metrics
 from orchestrator.records.campaign import Origin
 from orchestrator.records.case import BuildSha, Case, Model, ModelSha, Serial, content_key
@@ -102,7 +106,7 @@ def import_sessions(workspace: Workspace, request: ImportRequest) -> list[Import
     A folder's job without the required files or lines is left out and reported; a wrong line of a
     file is an error.
     """
-    from orchestrator.models.inspect import identify_model
+    from orchestrator.plugins import identify_model
 
     if request.device or request.profile or request.app:
         raise UsageError(

@@ -13,12 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 from typer import Option
 
-from orchestrator.cli.options import Texts
-from orchestrator.cli.output import room, shown
 from orchestrator.errors import UsageError, nearest
 from orchestrator.frozen import frozen
 from orchestrator.installation import data_folder
-from orchestrator.plugins import CommandResult, Settings, command
+from orchestrator.plugins import CommandResult, Settings, Texts, command, room, shown
 from orchestrator.records.case import FIGURE_PASS, grouped
 from orchestrator.records.device import device_matches
 from orchestrator.records.model import FIGURE, PHASES, TOKENS, worded
@@ -188,8 +186,7 @@ def show_table(
     Suited to a pull request. --all shows all configurations side by side; --source adds published
     results.
     """
-    from orchestrator.app.stored import named_campaigns
-    from orchestrator.plugins import Workspace
+    from orchestrator.plugins import Workspace, named_campaigns
 
     request = TableRequest(
         devices=split(devices),
@@ -283,7 +280,7 @@ def _tables(
     comparison with published figures where both are shown.
     """
     from orchestrator.analysis.case_result import CaseStatus
-    from orchestrator.app.stored import report_data
+    from orchestrator.plugins import report_data
     from orchestrator.report.tables import labels_of, lines_of, matrix_table
     from orchestrator.report.winners import fastest_notes, fastest_table
     from orchestrator.tables.labels import short_names

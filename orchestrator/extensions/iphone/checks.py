@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestrator.devices.check import Found, fails, make_checks, works
+from orchestrator.plugins import Found, fails, make_checks, works
 from orchestrator.ports import CheckResult, PhoneCheck
 
 if TYPE_CHECKING:

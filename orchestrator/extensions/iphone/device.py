@@ -21,8 +21,6 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from orchestrator.clock import Deadline, SystemClock
-from orchestrator.devices.host import AloneDevice, check_content
-from orchestrator.devices.quiet import UndoJournal
 from orchestrator.errors import (
     DeviceCommandError,
     DeviceError,
@@ -42,6 +40,7 @@ from orchestrator.extensions.iphone.usbmux import (
     plain,
 )
 from orchestrator.files import make_private, write_file
+from orchestrator.plugins import AloneDevice, UndoJournal, check_content
 from orchestrator.ports import (
     Change,
     DetachedCommand,

@@ -18,10 +18,14 @@ from typing import Final
 
 from orchestrator.delegates import FlagFamily
 from orchestrator.errors import ArtifactError, UsageError
+from orchestrator.plugins import (
+    LitertNativeTool,
+    Program,
+    foreign_build,
+    format_flags,
+    litert_flags,
+)
 from orchestrator.ports import InvocationRequest
-from orchestrator.programs import Program
-from orchestrator.programs.litert_native import LitertNativeTool, litert_flags
-from orchestrator.programs.running import foreign_build, format_flags
 from orchestrator.records.case import Build, BuildSha, Case, ToolName
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.run import CRASHES_FILE, DONE_FILE, RawOutput, ToolReport

@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from typer import Argument, Option
 
-from orchestrator.cli.options import Texts
-from orchestrator.cli.output import tell
 from orchestrator.errors import UsageError
-from orchestrator.plugins import CommandResult, Settings, command, shown
+from orchestrator.plugins import CommandResult, Settings, Texts, command, shown, tell
 from orchestrator.records.model import ManifestEntry, ModelFacts, TensorFacts
 from orchestrator.tables.escapes import one_line
 from orchestrator.tables.table import DATA, NESTED, Column, Kind, Table
@@ -72,7 +70,7 @@ def inspect(
 
     Example: benchfarm model inspect model.tflite
     """
-    from orchestrator.models.inspect import inspect_model
+    from orchestrator.plugins import inspect_model
 
     facts = inspect_model(model)
     return CommandResult(text="\n".join(_lines(facts)), data=facts)

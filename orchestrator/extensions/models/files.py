@@ -21,8 +21,8 @@ from orchestrator.records.model import Accuracy, ManifestEntry
 from orchestrator.units import format_bytes
 
 if TYPE_CHECKING:
-    from orchestrator.artifacts.fetch import Downloader
     from orchestrator.extensions.models.building import BuildOrder, BuiltModel, FailedBuild
+    from orchestrator.plugins import Downloader
     from orchestrator.records.case import Model
 
 
@@ -31,7 +31,7 @@ RANDOM_NOTE = "weights are random: right for latency, which doesn't depend on th
 
 def places(settings: Settings, out: Path | None) -> tuple[Path, Path]:
     """Return the folder for files and the manifest."""
-    from orchestrator.config.declarations import MANIFEST_NAME
+    from orchestrator.plugins import MANIFEST_NAME
 
     if out is not None:
         return out.absolute(), out.absolute() / MANIFEST_NAME
@@ -97,8 +97,8 @@ def build(
 
     Models that were built before an interruption stay. Raises ModelError when none could be built.
     """
-    from orchestrator.config.declarations import add_to_manifest, load_manifest
     from orchestrator.extensions.models.building import FailedBuild, build_models
+    from orchestrator.plugins import add_to_manifest, load_manifest
 
     folder, manifest = places(settings, out)
     load_manifest(manifest)  # a manifest with faults is reported before minutes of building
@@ -121,7 +121,7 @@ def build(
 
 
 def _entry(order: BuildOrder, model: BuiltModel) -> ManifestEntry:
-    from orchestrator.models.inspect import inspect_model
+    from orchestrator.plugins import inspect_model
 
     notes = [RANDOM_NOTE] if order.is_named else []
     variant = model.build["variant"]
@@ -182,8 +182,7 @@ def fetch(settings: Settings, names: Sequence[str], *, out: Path | None) -> list
 def _fetch_one(
     row: Mapping[str, str], downloader: Downloader, folder: Path, manifest: Path
 ) -> ManifestEntry:
-    from orchestrator.config.declarations import add_to_manifest, load_manifest
-    from orchestrator.models.inspect import identify_model
+    from orchestrator.plugins import add_to_manifest, identify_model, load_manifest
 
     name, url = row["name"], row["url"]
     before = next((item for item in load_manifest(manifest).values() if item.name == name), None)
@@ -219,7 +218,7 @@ def _fetch_one(
 
 def listed_models(settings: Settings, folder: Path | None) -> tuple[Path, list[ManifestEntry]]:
     """Return a folder's manifest, or the data folder's, and its models; raises UsageError."""
-    from orchestrator.config.declarations import load_manifest
+    from orchestrator.plugins import load_manifest
 
     if folder is not None and not folder.is_dir():
         raise UsageError(
@@ -234,7 +233,7 @@ def samples(out: Path | None) -> list[Model]:
 
     Raises UsageError, HostStorageError.
     """
-    from orchestrator.models.inspect import identify_model, sample_models
+    from orchestrator.plugins import identify_model, sample_models
 
     paths = list(sample_models())
     if out is not None:

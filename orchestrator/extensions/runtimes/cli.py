@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from typer import Argument
 
-from orchestrator.cli.output import tell
 from orchestrator.errors import PlanError
-from orchestrator.plugins import Column, CommandResult, Kind, Settings, Table, command, shown
+from orchestrator.plugins import Column, CommandResult, Kind, Settings, Table, command, shown, tell
 from orchestrator.tables.table import DATA, NESTED
 
 if TYPE_CHECKING:

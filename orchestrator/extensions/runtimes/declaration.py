@@ -19,12 +19,12 @@ from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, Field, PlainValidator
 
-from orchestrator.config.yaml_file import Faults, checked, read_yaml
 from orchestrator.errors import OutputParseError, PlanError, ProgramInUseError, UsageError, nearest
 from orchestrator.fields import SOME, AnyText, OneOrMany, Text, unique
 from orchestrator.files import expanded
 from orchestrator.frozen import frozen
 from orchestrator.installation import add_program_place, program_places, remove_program_place
+from orchestrator.plugins import Faults, checked, read_yaml
 from orchestrator.records.case import DECLARED, DelegateName, ToolName
 from orchestrator.records.model import BUNDLES, FOREIGN, PHASES
 

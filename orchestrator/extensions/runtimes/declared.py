@@ -17,10 +17,8 @@ from orchestrator.extensions.runtimes.declaration import ProgramSection, declare
 from orchestrator.extensions.runtimes.litert_lm import on_path
 from orchestrator.extensions.runtimes.output import DeclaredReader, reports_of
 from orchestrator.files import sha256_of
+from orchestrator.plugins import Option, Program, command_line, run_and_collect
 from orchestrator.ports import Device, InvocationRequest
-from orchestrator.programs import Option, Program
-from orchestrator.programs.native import command_line
-from orchestrator.programs.running import run_and_collect
 from orchestrator.reading.failures import end_failure
 from orchestrator.reading.lines import program_lines
 from orchestrator.records.build_spec import FlagFault, FlagSchema, FlagSpec

@@ -25,17 +25,18 @@ from orchestrator.delegates import Delegate, FlagFamily, flags_of
 from orchestrator.errors import ArtifactError, OutputParseError
 from orchestrator.files import expanded
 from orchestrator.passes import pass_of
-from orchestrator.ports import Device, InvocationRequest, Turn
-from orchestrator.programs import Option, Program
-from orchestrator.programs.flags import check_flags
-from orchestrator.programs.native import command_line
-from orchestrator.programs.running import (
+from orchestrator.plugins import (
+    Option,
+    Program,
+    check_flags,
+    command_line,
     format_flags,
     library_folders,
     on_cores,
     pass_flags,
     run_and_collect,
 )
+from orchestrator.ports import Device, InvocationRequest, Turn
 from orchestrator.reading.failures import end_failure
 from orchestrator.reading.lines import program_lines
 from orchestrator.reading.litert_lm import (

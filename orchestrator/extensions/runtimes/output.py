@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from orchestrator.delegates.judging import extent_of
 from orchestrator.errors import OutputParseError
-from orchestrator.reading.litert_lm import figures_of
 from orchestrator.reading.failures import system_failure
 from orchestrator.reading.lines import (
     US_OF,
@@ -26,6 +25,7 @@ from orchestrator.reading.lines import (
     as_printed,
     parse_number,
 )
+from orchestrator.reading.litert_lm import figures_of
 from orchestrator.records.case import DelegateName
 from orchestrator.records.run import DelegateEvidence, DelegateTruth, LatencySummary, ToolReport
 from orchestrator.units import US_PER_MS, US_PER_S

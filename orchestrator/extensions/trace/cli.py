@@ -9,13 +9,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from typer import Argument, Option
 
-from orchestrator.cli.campaigns import campaign_result, facts_of, reporting_workspace
-from orchestrator.cli.commands import command
-from orchestrator.cli.options import Reporting, plan_keys
-from orchestrator.cli.output import CommandResult
 from orchestrator.errors import OutputParseError, UsageError
 from orchestrator.files import check_writable, safe_name, write_file
 from orchestrator.frozen import frozen
+from orchestrator.plugins import (
+    CommandResult,
+    Reporting,
+    campaign_result,
+    command,
+    facts_of,
+    plan_keys,
+    reporting_workspace,
+)
 from orchestrator.records.case import BUILTIN
 from orchestrator.records.device import HOST_SERIAL
 from orchestrator.records.plan import Plan, PlanOptions
@@ -27,9 +32,8 @@ from orchestrator.tables.table import MS, Column, Kind, Table
 from orchestrator.units import split
 
 if TYPE_CHECKING:
-    from orchestrator.app.measuring import MeasuredCampaign
-    from orchestrator.app.workspace import Workspace
     from orchestrator.extensions.trace.slices import OperatorSlices, TraceSummary
+    from orchestrator.plugins import MeasuredCampaign, Workspace
     from orchestrator.store.opening import Store
 
 _RERUN_HINT: Final = "run 'benchfarm trace' again: a resumed trace writes no file"
@@ -57,7 +61,7 @@ def _record(
     workspace: Workspace, model: Path, options: PlanOptions, folder: Path
 ) -> MeasuredCampaign:
     """Record a model on the chosen phones; raises UsageError kinds before anything runs."""
-    from orchestrator.app.measuring import CampaignInterruptedError, run_plan
+    from orchestrator.plugins import CampaignInterruptedError, run_plan
 
     if HOST_SERIAL in split(options.get("devices")):
         raise UsageError("traces are recorded on Android phones, not on this computer")
@@ -78,8 +82,8 @@ def _plan(model: Path, options: PlanOptions) -> Plan:
 
     Raises PlanError naming the options at fault.
     """
-    from orchestrator.config.plan import plan_from_options
     from orchestrator.extensions.trace.run_pass import TRACE
+    from orchestrator.plugins import plan_from_options
 
     defaults = {"delegates": [BUILTIN], "threads": [1], "num_runs": 20, "timeout": 120.0, **options}
     plan = plan_from_options(

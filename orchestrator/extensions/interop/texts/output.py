@@ -32,8 +32,7 @@ from orchestrator.extensions.interop.texts.pasted import (
 )
 from orchestrator.extensions.interop.texts.splitting import RunSplitter
 from orchestrator.extensions.interop.texts.summary import SummaryRow
-from orchestrator.plugins import program_sources
-from orchestrator.programs.litert import is_litert_result, litert_report
+from orchestrator.plugins import is_litert_result, litert_report, program_sources
 from orchestrator.reading.failures import Crash, SystemLog
 from orchestrator.reading.lines import (
     LONGEST_LINE_BYTES,
