@@ -66,7 +66,7 @@ class RunSplitter:
             if self._command.take(line):
                 return
             self.end(line)
-        if self._is_second_of_xcode(line):
+        if (self._nslog_texts or line.style == "nslog") and self._is_second_of_xcode(line):
             return
         has_percentiles = bool(self.runs) and self.runs[-1].has_percentiles
         if self.summary.take(line, has_percentiles=has_percentiles):
