@@ -117,10 +117,6 @@ if TYPE_CHECKING:
     from orchestrator.passes.specification import (
         Figure,
         PassSpec,
-        Repetition,
-        as_printed,
-        no_findings,
-        plainly,
     )
     from orchestrator.planning.expansion import HostFiles
     from orchestrator.planning.selection import choose, misfit, tools_for
@@ -138,7 +134,7 @@ if TYPE_CHECKING:
         QueueSource,
         Receiver,
     )
-    from orchestrator.ports import Change, CheckResult, Device, ListedPhone, PhoneCheck
+    from orchestrator.ports import CheckResult, ListedPhone, PhoneCheck
     from orchestrator.programs import Option, Program, program
     from orchestrator.programs.flags import check_flags
     from orchestrator.programs.litert import is_litert_result, litert_report
@@ -169,13 +165,11 @@ __all__ = [
     "AloneDevice",
     "Attached",
     "CampaignInterruptedError",
-    "Change",
     "CheckResult",
     "Column",
     "CommandResult",
     "CommandWords",
     "Delegate",
-    "Device",
     "DeviceNote",
     "DeviceSource",
     "Downloader",
@@ -221,7 +215,6 @@ __all__ = [
     "QueueSource",
     "Receiver",
     "Redaction",
-    "Repetition",
     "Reporting",
     "Settings",
     "Streamed",
@@ -232,7 +225,6 @@ __all__ = [
     "Workspace",
     "add_to_manifest",
     "age_of",
-    "as_printed",
     "attached_devices",
     "away_since",
     "benchmark_flags",
@@ -275,7 +267,6 @@ __all__ = [
     "measure",
     "misfit",
     "named_campaigns",
-    "no_findings",
     "observer_for_stderr",
     "ok",
     "on_cores",
@@ -284,7 +275,6 @@ __all__ = [
     "open_phone",
     "pair_comparison",
     "pass_flags",
-    "plainly",
     "plan_from_options",
     "plan_keys",
     "plugins",
@@ -373,12 +363,12 @@ _HOMES: Final = {
         "engine.events": "DeviceNote",
         "engine.reread": "ForeignRun ImportBatch read_imported report_identity",
         "models.inspect": "identify_model inspect_model sample_models",
-        "passes.specification": "Figure PassSpec Repetition as_printed no_findings plainly",
+        "passes.specification": "Figure PassSpec",
         "planning.expansion": "HostFiles",
         "planning.selection": "choose misfit tools_for",
         "plugin_kinds": "DeviceSource Exported Exporter Importer JobOwner Message Notifier Page"
         " ProgramSource Queue QueueSource Receiver",
-        "ports": "Change CheckResult Device ListedPhone PhoneCheck",
+        "ports": "CheckResult ListedPhone PhoneCheck",
         "programs": "Option Program program",
         "programs.flags": "check_flags",
         "programs.litert": "is_litert_result litert_report",
