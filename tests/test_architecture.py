@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -175,6 +175,7 @@ UNUSED_BY_HELP = (
     "orchestrator.records.run",
     "orchestrator.tables.table",
 )
+TABLES_OF_RUNS = ("renderers", "results", "rows", "runs")
 #: What none needs: the use cases do, each of which its command loads when it runs.
 UNUSED_BY_EVERY_HELP = (
     "orchestrator.analysis",
@@ -237,9 +238,41 @@ def lab_modules() -> list[Path]:
     return sorted(LAB.rglob("*.py"))
 
 
+def place_of(path: Path) -> str:
+    return path.relative_to(PACKAGE).as_posix()
+
+
 def part_of(path: Path) -> str:
-    first = path.relative_to(PACKAGE).parts[0]
-    return first.removesuffix(".py")
+    return place_of(path).partition("/")[0].removesuffix(".py")
+
+
+def calls(paths: Iterable[Path]) -> Iterator[tuple[Path, ast.Call, str]]:
+    """Yield each call with the names of the called, empty where they are no names."""
+    for path in paths:
+        for node in nodes_of(path):
+            if isinstance(node, ast.Call):
+                yield path, node, dotted(node.func)
+
+
+def printed_by(code: str) -> tuple[str, str]:
+    """Return the output and the errors of an interpreter of its own."""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout, done.stderr.strip()
+
+
+def command(*words: str, then: str) -> str:
+    """Return code that runs a command, and then a statement."""
+    return (
+        f"import sys; sys.argv = ['benchfarm', *{words!r}]\n"
+        "from orchestrator.cli import main\n"
+        f"try:\n    main()\nexcept SystemExit:\n    pass\n{then}"
+    )
+
+
+def loaded(names: Iterable[str]) -> str:
+    """Return a statement that writes to the errors which of the modules are loaded."""
+    return f"print([name for name in {[*names]!r} if name in sys.modules], file=sys.stderr)"
 
 
 @functools.cache
@@ -293,19 +326,14 @@ def test_a_module_imports_only_what_its_layer_may_know() -> None:
         assert part in ALLOWED, f"{part} has no place in the layers yet"
         for name, line in imports_of(path):
             words = name.split(".")
-            if (
-                words[0] == "orchestrator"
-                and len(words) > 1
-                and words[1] != part
-                and words[1] != "__version__"
-            ):
+            if words[0] == "orchestrator" and words[1:2] not in ([], [part], ["__version__"]):
                 assert words[1] in ALLOWED[part], (
                     f"{path.name}:{line} imports {name}: layers go one way, so that each can be read "
                     "and tested without those above it (ALLOWED)"
                 )
             owners = OWNERS.get(words[0])
             if owners is not None:
-                where = path.relative_to(PACKAGE).as_posix()
+                where = place_of(path)
                 assert any(where == owner or where.startswith(f"{owner}/") for owner in owners), (
                     f"{where}:{line}: {name}"
                 )
@@ -380,31 +408,26 @@ def test_the_lab_and_benchfarm_know_each_other_by_one_door() -> None:
     }
     assert not of_benchfarm
     doors = {
-        path
+        place_of(path)
         for path in modules()
         if any(name.split(".")[0] == "benchfarm_virtual" for name, _ in imports_of(path))
     }
-    assert {path.relative_to(PACKAGE).as_posix() for path in doors} == LAB_DOORS
+    assert doors == LAB_DOORS
 
 
 def test_the_command_line_decides_nothing() -> None:
     """It reads options, calls ``app/`` and shows what came of it; of what lies below it knows types
     and words.
     """
-    found = set()
-    for path in (PACKAGE / "cli").rglob("*.py"):
-        for node in nodes_of(path):
-            if (
-                isinstance(node, ast.ImportFrom)
-                and node.module is not None
-                and node.module.startswith("orchestrator.")
-            ):
-                names = [alias.name for alias in node.names]
-                is_below = node.module.split(".")[1] in BELOW_APP
-                if is_below and any(
-                    name[0].islower() or name in {"FarmQueue", "AdbServer"} for name in names
-                ):
-                    found.add(path.stem)
+    found = {
+        f"{path.stem}: {alias.name}"
+        for path in (PACKAGE / "cli").rglob("*.py")
+        for node in nodes_of(path)
+        if isinstance(node, ast.ImportFrom)
+        and (node.module or "").startswith(tuple(f"orchestrator.{part}" for part in BELOW_APP))
+        for alias in node.names
+        if alias.name[0].islower() or alias.name in {"FarmQueue", "AdbServer"}
+    }
     assert found == set(), (
         "cli/ reads options and shows results; what decides belongs to app/, where Python reaches it, too"
     )
@@ -426,7 +449,7 @@ def is_command(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
 def test_no_function_has_more_parameters_than_one_keeps_in_mind() -> None:
     """A command's parameters are its options, which typer gives by name."""
     too_many = [
-        f"{path.relative_to(PACKAGE)}:{node.lineno}: {node.name}"
+        f"{place_of(path)}:{node.lineno}: {node.name}"
         for path in modules()
         for node in nodes_of(path)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
@@ -514,19 +537,18 @@ TELLING = {"xnnpack", "nnapi", "hexagon", "npu", "coreml"} | {
 
 def test_the_names_of_delegates_and_programs_stay_at_home() -> None:
     """A delegate or a program is added and understood in one file."""
-    found = set()
-    for path in modules():
-        if part_of(path) in HOMES:
-            continue
-        for node in nodes_of(path):
-            is_member = isinstance(node, ast.Attribute) and dotted(node.value) in {
-                "DelegateName",
-                "ToolName",
-            }
-            if (is_member and node.attr.isupper()) or (
-                isinstance(node, ast.Constant) and node.value in TELLING
-            ):
-                found.add(path.relative_to(PACKAGE).as_posix())
+    found = {
+        place_of(path)
+        for path in modules()
+        if part_of(path) not in HOMES
+        for node in nodes_of(path)
+        if (
+            isinstance(node, ast.Attribute)
+            and dotted(node.value) in {"DelegateName", "ToolName"}
+            and node.attr.isupper()
+        )
+        or (isinstance(node, ast.Constant) and node.value in TELLING)
+    }
     assert found == ELSEWHERE.keys(), (
         "a delegate's or a program's name outside its module: ask its record (DELEGATES[name], program(tool)), so that "
         "another one can be added in one file; ELSEWHERE has the exceptions"
@@ -544,22 +566,20 @@ PASSES_ELSEWHERE = {
 
 def test_the_names_of_passes_stay_at_home() -> None:
     """A pass is added and understood in one file; what depends on which one it is asks its record."""
-    found = set()
-    for path in modules():
-        where = path.relative_to(PACKAGE).as_posix()
-        for node in nodes_of(path):
-            is_member = (
-                isinstance(node, ast.Attribute)
-                and dotted(node.value) == "Pass"
-                and node.attr.isupper()
-            )
-            is_named = (
-                isinstance(node, ast.Call)
-                and dotted(node.func) == "Pass"
-                and isinstance(node.args[0], ast.Constant)
-            )
-            if (is_member or is_named) and part_of(path) != "passes" and path.name != "run_pass.py":
-                found.add(where)
+    found = {
+        place_of(path)
+        for path in modules()
+        if part_of(path) != "passes" and path.name != "run_pass.py"
+        for node in nodes_of(path)
+        if (
+            isinstance(node, ast.Attribute) and dotted(node.value) == "Pass" and node.attr.isupper()
+        )
+        or (
+            isinstance(node, ast.Call)
+            and dotted(node.func) == "Pass"
+            and isinstance(node.args[0], ast.Constant)
+        )
+    }
     assert found == PASSES_ELSEWHERE.keys(), (
         "a pass's name outside its module: ask its record (pass_of(name)), so that another can be added in one file"
     )
@@ -580,7 +600,7 @@ HTML = re.compile(rf"(?<!\?P)</?(?:{TAGS})(?:\s[^<>]*)?/?>|<(?:{TAGS}|path)\s+[\
 
 def test_html_is_made_by_templates_and_two_modules_only() -> None:
     for path in modules():
-        where = path.relative_to(PACKAGE).as_posix()
+        where = place_of(path)
         told = {id(node.value) for node in nodes_of(path) if isinstance(node, ast.Expr)}
         for node in nodes_of(path):
             if (
@@ -651,23 +671,17 @@ def test_only_the_command_line_prints_exits_and_reads_the_environment() -> None:
 
 @pytest.mark.parametrize(
     # The options of a command are keys of the plan, which pydantic checks.
-    ("words", "loaded"),
+    ("words", "needed"),
     [(["--help"], []), (["bench", "--help"], ["pydantic"])],
 )
-def test_help_loads_nothing_heavy(words: list[str], loaded: list[str]) -> None:
-    code = (
-        f"import sys; sys.argv = ['benchfarm', *{words!r}]\n"
-        "from orchestrator.cli import main\n"
-        "try:\n    main()\nexcept SystemExit:\n    pass\n"
-        f"print([name for name in {(*HEAVY, *UNUSED_BY_HELP)!r} if name in sys.modules], file=sys.stderr)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "Usage: benchfarm" in done.stdout
-    assert done.stderr.strip() == str(loaded)
+def test_help_loads_nothing_heavy(words: list[str], needed: list[str]) -> None:
+    help_text, errors = printed_by(command(*words, then=loaded((*HEAVY, *UNUSED_BY_HELP))))
+    assert "Usage: benchfarm" in help_text
+    assert errors == str(needed)
 
 
 def test_no_commands_help_loads_what_only_the_command_needs() -> None:
-    code = (
+    help_texts, errors = printed_by(
         "import sys\n"
         "from orchestrator.cli.commands import ROOT\n"
         "ROOT.load()\n"
@@ -675,25 +689,17 @@ def test_no_commands_help_loads_what_only_the_command_needs() -> None:
         "    ROOT.main([*words, '--help'], prog_name='benchfarm', standalone_mode=False)\n"
         "    for name, inner in getattr(command, 'commands', {}).items():\n"
         "        show(inner, [*words, name])\n"
-        "show(ROOT, [])\n"
-        f"names = {(*HEAVY, *UNUSED_BY_EVERY_HELP)!r}\n"
-        "print([name for name in names if name in sys.modules and name != 'pydantic'], file=sys.stderr)"
+        f"show(ROOT, [])\n{loaded({*HEAVY, *UNUSED_BY_EVERY_HELP} - {'pydantic'})}"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.count("Usage: benchfarm") > 60
-    assert done.stderr.strip() == "[]"
+    assert help_texts.count("Usage: benchfarm") > 60
+    assert errors == "[]"
 
 
 def test_what_only_asks_the_store_loads_no_numbers_library(tmp_path: Path) -> None:
-    code = (
-        f"import sys; sys.argv = ['benchfarm', '--home', {str(tmp_path)!r}, 'status']\n"
-        "from orchestrator.cli import main\n"
-        "try:\n    main()\nexcept SystemExit:\n    pass\n"
-        "print([name for name in ('numpy', 'pandas') if name in sys.modules], file=sys.stderr)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "no campaign is running" in done.stdout
-    assert done.stderr.strip() == "[]"
+    ask = command("--home", str(tmp_path), "status", then=loaded(("numpy", "pandas")))
+    output, errors = printed_by(ask)
+    assert "no campaign is running" in output
+    assert errors == "[]"
 
 
 @pytest.mark.parametrize(
@@ -703,29 +709,24 @@ def test_what_only_asks_the_store_loads_no_numbers_library(tmp_path: Path) -> No
         ("from orchestrator import Lab", ("sqlalchemy", "yaml", "orchestrator.devices")),
         # 'benchfarm devices' asks no store.
         ("import orchestrator.app.phones, orchestrator.app.time_limits", ("sqlalchemy",)),
+        # What measures waits for no report before there is a run.
+        (
+            (
+                "import orchestrator.app.measuring\n"
+                "from orchestrator.config.plan import plan_from_options\n"
+                "from orchestrator.models.inspect import sample_models\n"
+                "plan_from_options(models=sample_models())"
+            ),
+            ("orchestrator.report", *(f"orchestrator.tables.{name}" for name in TABLES_OF_RUNS)),
+        ),
     ],
 )
 def test_no_import_loads_what_only_a_call_needs(imported: str, unused: tuple[str, ...]) -> None:
-    code = f"import sys; {imported}; print([name for name in {unused!r} if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
-
-
-def test_what_measures_loads_no_report_before_there_is_a_run() -> None:
-    code = (
-        "import sys\n"
-        "import orchestrator.app.measuring\n"
-        "from orchestrator.config.plan import plan_from_options\n"
-        "from orchestrator.models.inspect import sample_models\n"
-        "plan_from_options(models=sample_models())\n"
-        "print([name for name in sys.modules if name.startswith(('orchestrator.report', 'orchestrator.tables.r'))])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    assert printed_by(f"import sys; {imported}\n{loaded(unused)}") == ("", "[]")
 
 
 def test_only_the_farm_needs_the_packages_of_its_extra() -> None:
-    code = (
+    printed_by(
         "import importlib, pkgutil, sys\n"
         "sys.modules |= dict.fromkeys(('procrastinate', 'psycopg', 'psycopg_pool'))\n"
         "from orchestrator import app, cli\n"
@@ -734,54 +735,31 @@ def test_only_the_farm_needs_the_packages_of_its_extra() -> None:
         "        if '.farm' not in module.name:\n"
         "            importlib.import_module(module.name)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-
-
-def writes_of(path: Path) -> Iterator[int]:
-    """Yield the lines of a module that write to the terminal themselves."""
-    for node in nodes_of(path):
-        if isinstance(node, ast.Call):
-            called = dotted(node.func)
-            if called in {
-                "print",
-                "typer.echo",
-                "click.echo",
-                "typer.secho",
-                "print_exc",
-            } or called.startswith(
-                ("sys.stdout.write", "sys.stderr.write", "sys.stdout.buffer", "sys.stderr.buffer")
-            ):
-                yield node.lineno
 
 
 def test_every_program_that_the_product_starts_gets_an_environment() -> None:
     """So that none sees a secret of ours."""
-    starts = {
-        "subprocess.Popen",
-        "subprocess.run",
-        "subprocess.check_output",
-        "subprocess.call",
-        "os.system",
-    }
+    starts = {"Popen", "run", "check_output", "call"}
     found = [
-        f"{path.relative_to(PACKAGE)}:{node.lineno}"
-        for path in modules()
-        for node in nodes_of(path)
-        if isinstance(node, ast.Call)
-        and dotted(node.func) in starts
+        f"{place_of(path)}:{node.lineno}"
+        for path, node, called in calls(modules())
+        if called in {"os.system", *(f"subprocess.{name}" for name in starts)}
         and "env" not in {item.arg for item in node.keywords}
     ]
     assert found == []
 
 
 def test_what_reaches_a_terminal_goes_through_one_function() -> None:
+    writes = ("sys.stdout.write", "sys.stderr.write", "sys.stdout.buffer", "sys.stderr.buffer")
     found = {
-        f"{path.relative_to(PACKAGE)}:{line}"
-        for path in modules()
+        f"{place_of(path)}:{node.lineno}"
+        for path, node, called in calls(modules())
         # The library's line of progress in a notebook is written through the same function's rule.
-        if path.relative_to(PACKAGE).as_posix() not in {"cli/output.py", "app/lab.py"}
-        for line in writes_of(path)
+        if place_of(path) not in {"cli/output.py", "app/lab.py"}
+        and (
+            called in {"print", "typer.echo", "click.echo", "typer.secho", "print_exc"}
+            or called.startswith(writes)
+        )
     }
     assert not found
 

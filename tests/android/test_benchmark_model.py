@@ -70,6 +70,8 @@ class Home:
     def __call__(self, *words: object) -> Done:
         return self.cli(*words, timeout_s=600.0, **self.environ)
 
+    json = Cli.json
+
     def start(self, *words: object) -> Process:
         return self.cli.start(*words, **self.environ)
 
@@ -176,7 +178,7 @@ def test_a_campaign_killed_in_the_middle_is_finished_by_a_resume(
     assert any(" 2/6 " in line for line in process.stderr)
     process.kill()
     process.communicate()
-    campaign = home("results", "list", "--json").ok().json[0]
+    campaign = home.json("results", "list")[0]
     assert (campaign["status"], campaign["stored"] < 6) == ("cut off", True)
     before = {run.run_id for run in home.runs(campaign["campaign_id"])}
     done = measured(home("run", "--resume", "--json"))
@@ -202,10 +204,10 @@ def test_a_campaign_killed_in_the_middle_is_finished_by_a_resume(
 def test_two_builds_are_compared_in_turns(home: Home, tmp_path: Path) -> None:
     other = tmp_path / "other_benchmark_model"
     other.write_bytes(program().read_bytes() + b"\0")
-    done = home(
+    done = home.json(
         "ab", f"build:{program()}", f"build:{other}", "-m", MODEL, "-d", "xnnpack", "-t", "1",
-        "--inferences", "5", "--min-secs", "0.1", "--runs", "3", "--detect", "50%", "--fail-on", "never", "--json",
-    ).ok().json  # fmt: skip
+        "--inferences", "5", "--min-secs", "0.1", "--runs", "3", "--detect", "50%", "--fail-on", "never",
+    )  # fmt: skip
     (case,) = done["cases"]
     assert case["baseline"]["build_sha256"] != case["candidate"]["build_sha256"]
     assert case["verdict"]["outcome"] in {

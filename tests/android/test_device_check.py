@@ -28,7 +28,7 @@ def test_a_check_is_offered_until_it_was_made_and_finds_real_parts_sound(
     )
     offer = "benchfarm device check -s "
     assert offer in cli("devices", **environ).ok().stdout
-    (phone,) = cli("device check --json", **environ).ok().json["phones"]
+    (phone,) = cli.json("device check", **environ)["phones"]
     found = {item["name"].rpartition("/")[2]: item["result"] for item in phone["checks"]}
     assert {name for name, result in found.items() if result == "missing"} <= LACKING, found
     assert "fails" not in found.values(), found

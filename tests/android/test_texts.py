@@ -152,7 +152,7 @@ def test_what_a_run_prints_has_its_code_and_next_step(
         **environ,
     )
     campaign = done.json["campaign_id"]
-    runs = cli("results runs --limit 0 --json", campaign, **environ).ok().json
+    runs = cli.json("results runs --limit 0", campaign, **environ)
     runs = sorted(
         runs["runs"] if isinstance(runs, dict) else runs, key=lambda run: run["invocation"]
     )

@@ -41,6 +41,11 @@ class Lab:
     cli: Cli
     serials: tuple[str, ...]
 
+    @property
+    def serial(self) -> str:
+        """The first phone's."""
+        return self.serials[0]
+
     def fault(self, serial: str, kind: str, *options: str) -> None:
         give(self, serial, kind, *options)
 
@@ -79,7 +84,7 @@ def lab_of(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., L
     def bring_up(*words: str) -> Lab:
         command = Cli(home=tmp_path_factory.mktemp("lab") / "home")
         commands.append(command)
-        up = command("virtual up --json", "--speed", SPEED, *words).ok().json
+        up = command.json("virtual up", "--speed", SPEED, *words)
         return Lab(cli=command, serials=tuple(phone["serial"] for phone in up["phones"]))
 
     try:

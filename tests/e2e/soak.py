@@ -109,8 +109,8 @@ def ran(lab: Lab, plan: Path, *, share: float) -> tuple[str, Counter[str]]:
 def stored_of(lab: Lab) -> tuple[str, Counter[tuple[str, str, int, str]]]:
     """Return the status of the newest campaign, and how often each of its results is stored, with
     how it ended."""
-    campaign = lab.cli("results list --json").ok().json[0]
-    runs = lab.cli("results runs --json", campaign["campaign_id"], timeout_s=600.0).ok().json
+    campaign = lab.cli.json("results list")[0]
+    runs = lab.cli.json("results runs", campaign["campaign_id"], timeout_s=600.0)
     return campaign["status"], Counter(
         (
             json.dumps(run["case"], sort_keys=True),

@@ -233,7 +233,7 @@ def test_a_name_in_a_plan_that_no_device_has(
     meant = {"pro": "pixel-3", "poo": "nightlies", "tag": "root"}[devices[:3]]
     for words in (("plan show", plan), ("run", plan)):
         expect(cli(*words), 2, f"did you mean '{meant}'?")
-    assert cli("results list --json").ok().json == []
+    assert cli.json("results list") == []
 
 
 def test_the_traceback_is_shown_when_it_is_asked_for(cli: Cli) -> None:
@@ -254,13 +254,13 @@ def test_a_place_for_the_report_that_can_not_be_written_is_found_before_anything
     cli: Cli, model: Path
 ) -> None:
     expect(cli("bench --with-host --out /proc/nowhere/r.html", model), 2, "/proc/nowhere")
-    assert cli("results list --json").ok().json == []
+    assert cli.json("results list") == []
     assert cli("bench --with-host", model, "--out", f"{'x' * 300}.html").exit_code == 2
 
 
 def test_a_moment_that_there_is_none_of(lab: Lab) -> None:
-    expect(lab.cli("virtual fault", lab.serials[0], "cut", "moment=nope"), 2, "nope", "run")
-    expect(lab.cli("virtual fault", lab.serials[0], "cut", "bytes=²"), 2, "bytes")
+    expect(lab.cli("virtual fault", lab.serial, "cut", "moment=nope"), 2, "nope", "run")
+    expect(lab.cli("virtual fault", lab.serial, "cut", "bytes=²"), 2, "bytes")
 
 
 def test_virtual_phones_alone_are_measured_without_a_server_for_real_ones(
@@ -271,7 +271,7 @@ def test_virtual_phones_alone_are_measured_without_a_server_for_real_ones(
         words = "bench -d xnnpack --where virtual --no-check-outputs --min-secs 0.1 -n 1"
         # As where nobody names a server.
         assert cli(words, model, ANDROID_ADB_SERVER_PORT="").exit_code in {0, 1}
-        servers = cli("adb status --json", ANDROID_ADB_SERVER_PORT="").ok().json["servers"]
+        servers = cli.json("adb status", ANDROID_ADB_SERVER_PORT="")["servers"]
         assert [server["for"] for server in servers if server["ours"]] == ["virtual phones"]
     finally:
         cli("virtual down")
@@ -282,7 +282,7 @@ def test_this_computer_alone_is_measured_without_any_server_for_phones(
 ) -> None:
     # 1: a busy computer gives no clean figure.
     assert cli("bench -s host --min-secs 0.1 -n 1", model).exit_code in {0, 1}
-    servers = cli("adb status --json").ok().json["servers"]
+    servers = cli.json("adb status")["servers"]
     assert [server for server in servers if server["ours"]] == []
 
 

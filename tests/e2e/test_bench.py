@@ -21,7 +21,7 @@ from tests.samples.places import REPO
 
 
 def runs_of(cli: Cli, campaign: str = "") -> list[dict[str, Any]]:
-    return cli("results runs --json", *filter(None, [campaign])).ok().json
+    return cli.json("results runs", *filter(None, [campaign]))
 
 
 def bench(lab: Lab, *words: object, serial: int = 0, exit_code: int = 0) -> dict[str, Any]:
@@ -49,7 +49,7 @@ def test_all_that_is_stored_is_counted_alike_wherever_it_is_told(
 
 
 def test_attached_virtual_phones_are_listed_as_virtual(lab: Lab) -> None:
-    found = lab.cli("devices --json").ok().json
+    found = lab.cli.json("devices")
     assert [item["serial"] for item in found] == list(lab.serials)
     assert all(item["usable"] and item["facts"]["is_virtual"] for item in found)
     assert [item["facts"]["profile"] for item in found] == ["pixel-3", "pixel-4"]
@@ -85,8 +85,8 @@ def test_a_model_is_measured_with_each_delegate_and_thread_count(lab: Lab, model
 def test_without_a_delegate_what_is_there_is_tried_and_the_winner_named(
     lab: Lab, model: Path
 ) -> None:
-    quick = ("-s", lab.serials[0], "--min-secs", "0.2", "-n", "2")
-    done = lab.cli("bench --json", model, *quick).ok().json
+    quick = ("-s", lab.serial, "--min-secs", "0.2", "-n", "2")
+    done = lab.cli.json("bench", model, *quick)
     measured = {
         (run["case"]["delegate"], run["case"]["threads"], run["case"]["tool"])
         for run in done["runs"]
@@ -109,9 +109,9 @@ def test_without_a_delegate_what_is_there_is_tried_and_the_winner_named(
 
 def test_lists_have_limits_and_filters(lab: Lab, model: Path) -> None:
     result = bench(lab, model, "-d", "cpu,gpu", "-t", "4")
-    assert len(lab.cli("results list --limit 1 --json").ok().json) == 1
+    assert len(lab.cli.json("results list --limit 1")) == 1
     assert "no campaign matches" in lab.cli("results list", "--name", "no such").ok().stdout
-    gpu = lab.cli("results runs -d GPU --json", result["campaign_id"]).ok().json
+    gpu = lab.cli.json("results runs -d GPU", result["campaign_id"])
     assert {run["case"]["delegate"] for run in gpu} == {"gpu"}
     shown = lab.cli("results runs --limit 1", result["campaign_id"]).ok().stdout
     assert shown.startswith("3 earlier runs: --limit 0")
@@ -126,9 +126,9 @@ def test_lists_have_limits_and_filters(lab: Lab, model: Path) -> None:
 def test_files_are_pushed_once(lab: Lab, model: Path, tmp_path: Path) -> None:
     own = tmp_path / "own.tflite"
     own.write_bytes(model.read_bytes() + b"\0" * 16)
-    first = lab.cli("bench -d xnnpack --min-secs 0.1 -n 1", own, "-s", lab.serials[0]).ok()
+    first = lab.cli("bench -d xnnpack --min-secs 0.1 -n 1", own, "-s", lab.serial).ok()
     assert "sent own.tflite" in first.stderr
-    again = lab.cli("bench -d xnnpack --min-secs 0.1 -n 1", own, "-s", lab.serials[0]).ok()
+    again = lab.cli("bench -d xnnpack --min-secs 0.1 -n 1", own, "-s", lab.serial).ok()
     assert "own.tflite is there already" in again.stderr
     assert "sent" not in again.stderr
 
@@ -154,12 +154,12 @@ def test_this_computer_is_measured_for_real(cli: Cli, model: Path) -> None:
     assert run["report"]["delegate"]["truth"] in {"full", "partial"}
     assert run["report"]["inference"]["median_us"] > 0
     # No server for phones was started.
-    servers = cli("adb status --json").ok().json["servers"]
+    servers = cli.json("adb status")["servers"]
     assert [server for server in servers if server["ours"]] == []
 
 
 def test_ctrl_c_names_the_phones_that_could_not_be_put_back(lab: Lab, model: Path) -> None:
-    serial = lab.serials[0]
+    serial = lab.serial
     words = "ab threads:1 threads:4 -d xnnpack --runs 4 --min-secs 4"
     process = lab.cli.start(words, "-m", model, "-s", serial)
     heard(process, f" {serial}: 2/")
@@ -172,7 +172,7 @@ def test_ctrl_c_names_the_phones_that_could_not_be_put_back(lab: Lab, model: Pat
         f"left changed: {serial}: benchfarm device restore {serial}"
         in lab.cli("status").ok().stdout
     )
-    assert lab.cli("status --json").ok().json["changed"] == [serial]
+    assert lab.cli.json("status")["changed"] == [serial]
     lab.cli("device restore", serial).ok()
     assert process.returncode == 130, rest
     assert f"what was measured is kept, but {serial} couldn't be restored" in rest
@@ -185,7 +185,7 @@ def test_ctrl_c_names_the_phones_that_could_not_be_put_back(lab: Lab, model: Pat
 def test_ctrl_c_names_a_phone_that_could_not_be_released_though_nothing_is_changed_on_it(
     lab: Lab, model: Path, tmp_path: Path
 ) -> None:
-    large, serial = tmp_path / "large.tflite", lab.serials[0]
+    large, serial = tmp_path / "large.tflite", lab.serial
     large.write_bytes(model.read_bytes() + bytes(40_000_000))
     lab.fault(serial, "slow", "bytes_per_s=1000000")
     process = lab.cli.start("bench -d xnnpack -n 1 -s", serial, large)
@@ -198,7 +198,7 @@ def test_ctrl_c_names_a_phone_that_could_not_be_released_though_nothing_is_chang
     assert f"{serial}: problem: could not be released" in rest, rest
     assert f"but {serial} couldn't be released: a program may still run there" in rest
     assert "the phones were restored" not in rest
-    assert lab.cli("status --json").ok().json["changed"] == []
+    assert lab.cli.json("status")["changed"] == []
 
 
 #: Ctrl-C after the first run, and a listener that fails when it hears of the stop.
@@ -221,7 +221,7 @@ with benchfarm.Lab(progress=hear) as lab:
 
 
 def test_a_phone_is_put_back_also_where_a_listener_fails_at_the_stop(lab: Lab, model: Path) -> None:
-    serial = lab.serials[0]
+    serial = lab.serial
     original = stay_on(lab, serial)
     environ = {**os.environ, "BENCHFARM_HOME": str(lab.cli.home), "ANDROID_ADB_SERVER_PORT": "1"}
     done = subprocess.run(
@@ -243,7 +243,7 @@ def stay_on(lab: Lab, serial: str) -> str:
 def test_a_stop_does_not_wait_for_a_file_that_is_on_its_way(
     lab: Lab, model: Path, tmp_path: Path
 ) -> None:
-    large, serial = tmp_path / "large.tflite", lab.serials[0]
+    large, serial = tmp_path / "large.tflite", lab.serial
     large.write_bytes(model.read_bytes() + bytes(40_000_000))
     original = stay_on(lab, serial)
     lab.fault(serial, "slow", "bytes_per_s=1000000")
@@ -257,7 +257,7 @@ def test_a_stop_does_not_wait_for_a_file_that_is_on_its_way(
     assert "the phones were restored" in rest
     assert stay_on(lab, serial) == original
     # What came of it is no file.
-    campaign = lab.cli("results list --json").ok().json[0]["campaign_id"]
+    campaign = lab.cli.json("results list")[0]["campaign_id"]
     assert "sent large" in lab.cli("run --resume", campaign).ok().stderr
     models = "/data/local/tmp/benchfarm/models"
     assert "large" in lab.shell(serial, f"ls {models}/*")
@@ -272,12 +272,12 @@ def test_a_stop_names_its_campaign_also_where_no_phone_is_at_work(
     lab: Lab, model: Path, line_of: str
 ) -> None:
     words = "bench -d xnnpack --min-secs 0.1 -n 2 -t 1 --json -s"
-    process = lab.cli.start(words, lab.serials[0], model)
+    process = lab.cli.start(words, lab.serial, model)
     heard(process, line_of)
     process.send_signal(signal.SIGINT)
     stdout, stderr = process.communicate(timeout=180)
     told = json.loads(stdout)
-    stored = lab.cli("results list --json").ok().json[0]
+    stored = lab.cli.json("results list")[0]
     campaign, is_whole = stored["campaign_id"], line_of != "campaign "
     assert stored["status"] == ("finished" if is_whole else "interrupted"), stderr
     if process.returncode != 130:
@@ -294,10 +294,10 @@ def test_further_signals_lose_nothing_of_what_a_stopped_campaign_has_to_tell(
     lab: Lab, model: Path
 ) -> None:
     words = "bench -d xnnpack --min-secs 4 -n 4 -t 1 -s"
-    process = lab.cli.start(words, lab.serials[0], model)
+    process = lab.cli.start(words, lab.serial, model)
     told = ""
     # The third one comes when the phone is restored.
-    waits = f"stopping: waiting for {lab.serials[0]}"
+    waits = f"stopping: waiting for {lab.serial}"
     for awaited in (" 1/4 ", waits, " interrupted: "):
         told += heard(process, awaited)
         process.send_signal(signal.SIGINT)
@@ -312,22 +312,22 @@ def test_one_phone_is_restored_however_the_command_is_stopped(
     lab: Lab, model: Path, stop: signal.Signals, runs: bool
 ) -> None:
     """Also when the program is only about to be started."""
-    original = stay_on(lab, lab.serials[0])
+    original = stay_on(lab, lab.serial)
     process = lab.cli.start(
-        "bench -d xnnpack --min-secs 600 --max-secs 900", model, "-s", lab.serials[0]
+        "bench -d xnnpack --min-secs 600 --max-secs 900", model, "-s", lab.serial
     )
     heard(process, "virtual benchmark_model")
-    poll_until(lambda: stay_on(lab, lab.serials[0]) != original, "the phone is kept awake")
+    poll_until(lambda: stay_on(lab, lab.serial) != original, "the phone is kept awake")
     if runs:
         poll_until(
-            lambda: lab.shell(lab.serials[0], "pidof virtual_benchmark_model"), "the program runs"
+            lambda: lab.shell(lab.serial, "pidof virtual_benchmark_model"), "the program runs"
         )
     process.send_signal(stop)
     _, rest = process.communicate(timeout=180)
     assert process.returncode == 130, rest
-    assert stay_on(lab, lab.serials[0]) == original
-    assert lab.cli("device restore --json").ok().json == {"restored": {}, "failed": {}, "notes": {}}
-    assert lab.shell(lab.serials[0], "pidof virtual_benchmark_model") == ""
+    assert stay_on(lab, lab.serial) == original
+    assert lab.cli.json("device restore") == {"restored": {}, "failed": {}, "notes": {}}
+    assert lab.shell(lab.serial, "pidof virtual_benchmark_model") == ""
 
 
 def test_the_app_is_read_right_when_the_phones_clock_goes_back(lab: Lab, model: Path) -> None:
@@ -356,7 +356,7 @@ def test_an_app_that_was_left_running_does_not_spoil_the_next_run(lab: Lab, mode
 
 
 def test_a_missing_delegate_is_never_reported_under_its_name(lab: Lab, model: Path) -> None:
-    lab.fault(lab.serials[0], "delegate-missing", "subject=gpu", "times=0")
+    lab.fault(lab.serial, "delegate-missing", "subject=gpu", "times=0")
     result = bench(lab, model, "-d", "gpu", "-n", "3", exit_code=1)
     first, second, third = result["runs"]
     assert first["outcome"] == second["outcome"] == "failed"
@@ -370,8 +370,8 @@ def test_a_missing_delegate_is_never_reported_under_its_name(lab: Lab, model: Pa
 def test_a_process_without_a_result_is_told_beside_the_figure_of_the_others(
     lab: Lab, model: Path
 ) -> None:
-    lab.fault(lab.serials[0], "segv", "moment=run")
-    words = ("-s", lab.serials[0], "-d", "xnnpack,gpu", "-t", 4, "-n", 4)
+    lab.fault(lab.serial, "segv", "moment=run")
+    words = ("-s", lab.serial, "-d", "xnnpack,gpu", "-t", 4, "-n", 4)
     text = " ".join(lab.cli("bench", model, *words).ended_with(1).stdout.split())
     told = r"(gpu|xnnpack) on Google Pixel 3 \(virtual\): 1 of 4 processes failed: segfault"
     assert re.search(told, text)
@@ -399,7 +399,7 @@ def test_a_changed_model_is_not_resumed_under_the_old_ones_name(
     own.write_bytes(model.read_bytes())
     lab.fault(lab.serials[1], "program-hang")
     process = lab.cli.start(
-        "bench -d xnnpack -n 2 --min-secs 8", own, "-s", lab.serials[0], "-s", lab.serials[1]
+        "bench -d xnnpack -n 2 --min-secs 8", own, "-s", lab.serial, "-s", lab.serials[1]
     )
     heard(process, " 1/2 ")
     process.kill()
@@ -410,21 +410,19 @@ def test_a_changed_model_is_not_resumed_under_the_old_ones_name(
     assert refused.exit_code == 2
     assert str(own) in refused.stderr
     own.write_bytes(model.read_bytes())
-    assert lab.cli("run --resume --json").ok().json["left"] == 0
+    assert lab.cli.json("run --resume")["left"] == 0
 
 
 def test_a_phone_that_can_not_be_used_is_named(lab: Lab, model: Path) -> None:
-    lab.fault(lab.serials[0], "unauthorized")
+    lab.fault(lab.serial, "unauthorized")
     done = lab.cli("bench -d xnnpack --where virtual --min-secs 0.1 -n 1 --json", model).ok()
     assert len(done.json["left_out"]) == 1
     assert "not used" in done.stderr
     # A list with a phone that can't be used isn't all well; the others are ready all the same.
     listed = lab.cli("devices --json").ended_with(3).json
-    assert [item["usable"] for item in listed if item["serial"] == lab.serials[0]] in ([False], [])
+    assert [item["usable"] for item in listed if item["serial"] == lab.serial] in ([False], [])
     assert sum(item["usable"] for item in listed) == len(listed) - 1
-    named = lab.cli(
-        "bench -d xnnpack", model, "-s", lab.serials[0], BENCHFARM_ADB_SERVER="127.0.0.1:1"
-    )
+    named = lab.cli("bench -d xnnpack", model, "-s", lab.serial, BENCHFARM_ADB_SERVER="127.0.0.1:1")
     assert named.exit_code == 3
 
 
@@ -452,6 +450,6 @@ def test_a_warm_start_uses_the_cache_that_the_first_load_wrote(
 
 
 def test_a_phone_that_is_nearly_named_is_told(lab: Lab, model: Path) -> None:
-    small = lab.cli("bench", model, "-s", lab.serials[0].lower()).ended_with(3).stderr
-    assert f"did you mean '{lab.serials[0]}'?" in small
+    small = lab.cli("bench", model, "-s", lab.serial.lower()).ended_with(3).stderr
+    assert f"did you mean '{lab.serial}'?" in small
     assert "--profile pixel-3" in lab.cli("bench -s pixel3", model).ended_with(3).stderr

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 def test_a_budget_that_is_too_small_measures_the_plans_first_cases_and_says_what_it_left_out(
     lab: Lab, plan_file: Callable[..., Path], tmp_path: Path
 ) -> None:
-    serial = lab.serials[0]
+    serial = lab.serial
     # A second for each run: of what this computer's own work takes, its load would make anything.
     plan = plan_file((serial,), invocations=1, min_secs=40)
-    whole = lab.cli("run --json", plan).ok().json
+    whole = lab.cli.json("run", plan)
     assert (whole["stored"], whole["no_time_for"]) == (4, [])
     runs = whole["runs"]
     report = tmp_path / "night.html"
@@ -59,7 +59,7 @@ def test_a_budget_that_is_too_small_measures_the_plans_first_cases_and_says_what
 def test_no_time_is_kept_for_a_reference_workload_that_what_is_left_does_not_get(
     lab: Lab, plan_file: Callable[..., Path]
 ) -> None:
-    plan = plan_file((lab.serials[0],), invocations=50, extra="budget: 1 min\n")
+    plan = plan_file((lab.serial,), invocations=50, extra="budget: 1 min\n")
     told = " ".join(lab.cli("plan show", plan).ok().stdout.split())
     assert "of 1 min 00 s are left after" in told
 
@@ -67,7 +67,7 @@ def test_no_time_is_kept_for_a_reference_workload_that_what_is_left_does_not_get
 def test_a_phone_is_not_waited_for_longer_than_the_budget(
     lab: Lab, plan_file: Callable[..., Path]
 ) -> None:
-    serial = lab.serials[0]
+    serial = lab.serial
     lab.fault(serial, "overheat", "heat_c=90")
     plan = plan_file((serial,), invocations=1, extra="limits: {wait: 10 min}\n")
     ended = lab.cli("run --json", plan, "--budget", "5s")
@@ -94,16 +94,12 @@ def usual_pause_s(runs: list[dict[str, Any]]) -> float:
 def check_raw_output_is_deleted(lab: Lab, tmp_path: Path) -> None:
     lab.cli("store backup", tmp_path / "copy.sqlite").ok()
     before = lab.cli("report --format csv").ok().stdout
-    trial = lab.cli("store prune --older-than 0s --dry-run --json").ok().json
-    done = lab.cli("store prune --older-than 0s --json").ok().json
+    trial = lab.cli.json("store prune --older-than 0s --dry-run")
+    done = lab.cli.json("store prune --older-than 0s")
     assert trial["runs"] == done["runs"] > 0
     # What takes less room than a note of its deletion stays.
-    campaigns = [item["campaign_id"] for item in lab.cli("results list --json").ok().json]
-    run_ids = [
-        run["run_id"]
-        for item in campaigns
-        for run in lab.cli("results runs --json", item).ok().json
-    ]
+    campaigns = [item["campaign_id"] for item in lab.cli.json("results list")]
+    run_ids = [run["run_id"] for item in campaigns for run in lab.cli.json("results runs", item)]
     logs = ((run_id, lab.cli("results log", run_id).ok().stdout) for run_id in run_ids)
     run_id, shown = next((run_id, text) for run_id, text in logs if "deleted: on " in text)
     assert "--older-than 0s" in shown

@@ -58,7 +58,7 @@ def test_fetching_changes_keeping_and_going_back(declared: Cli, server: FileServ
     assert "is here and in use" in first.stdout
     assert "prog: " in first.stderr
     assert "(100 %)" in first.stderr
-    listed = declared("build", "list", "--json").ok().json
+    listed = declared.json("build", "list")
     (old,) = [item for item in listed if item["release_id"]]
     publish(2)
     changed = fetch().stdout
@@ -66,7 +66,7 @@ def test_fetching_changes_keeping_and_going_back(declared: Cli, server: FileServ
     assert f"build use prog@{old['release_id']}' switches back" in changed
     publish(3)
     assert fetch("--json").json["fetched"][0]["previous"]["tag"] == "latest 2026-11-21"
-    listed = declared("build", "list", "--all", "--json").ok().json
+    listed = declared.json("build", "list", "--all")
     assert {item["tag"]: item["in_use_for"] for item in listed if item["release_id"]} == {
         "latest 2026-11-20": [], "latest 2026-11-21": [], "latest 2026-11-22": ["arm64-v8a"],
     }  # fmt: skip
@@ -151,7 +151,7 @@ def test_a_program_that_shows_nothing_of_a_benchmark_is_refused(cli: Cli, tmp_pa
     for path in (other, Path("/bin/true")):
         assert "is no benchmark program" in cli("build add", path).ended_with(4).said
         assert "is no benchmark program" in cli("build add --name own", path).ended_with(4).said
-    assert not [item for item in cli("build list --json").ok().json if item["release_id"]]
+    assert not [item for item in cli.json("build list") if item["release_id"]]
     for path in (benchmark, fake):
         cli("build add", path).ok()
 
@@ -167,7 +167,7 @@ def test_a_program_that_shows_nothing_of_a_benchmark_is_refused(cli: Cli, tmp_pa
 def test_a_build_is_named_alike_on_every_command_that_starts_programs(
     lab: Lab, command: tuple[str | Path, ...], build: str
 ) -> None:
-    done = lab.cli(*command, "-s", lab.serials[0], "--build", build)
+    done = lab.cli(*command, "-s", lab.serial, "--build", build)
     assert done.exit_code == 4
     assert "no build 'nowhere' for arm64-v8a is on this computer" in done.stderr
 
@@ -198,7 +198,7 @@ def test_a_build_that_takes_the_place_of_another_of_its_name_says_so(
         return cli("build add --name mine", tmp_path / version).ok().stdout
 
     assert "switches back" not in added("1")
-    (first,) = [item for item in cli("build list --json").ok().json if item["name"] == "mine"]
+    (first,) = [item for item in cli.json("build list") if item["name"] == "mine"]
     address = f"mine@{first['release_id']}"
     assert f"'benchfarm build use {address}' switches back to it" in added("2")
     # Nothing changes where it is in use already.

@@ -20,18 +20,18 @@ WORDS = ("-d", "xnnpack", "-t", 1, "-n", 1, "--min-secs", "0.1")
 
 def using(lab: Lab, model: Path) -> tuple[subprocess.Popen[str], str]:
     """Have a process use the first phone until it is killed; return it with its campaign."""
-    lab.fault(lab.serials[0], "program-hang")
-    process = lab.cli.start("bench", model, "-s", lab.serials[0], *WORDS)
+    lab.fault(lab.serial, "program-hang")
+    process = lab.cli.start("bench", model, "-s", lab.serial, *WORDS)
     return process, re.findall(r"campaign (\S+) '", heard(process, "campaign "))[-1]
 
 
 def listed(lab: Lab) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = lab.cli("results list --json").ok().json
+    rows: list[dict[str, Any]] = lab.cli.json("results list")
     return rows
 
 
 def test_a_phone_in_use_is_refused_before_a_campaign_exists(lab: Lab, model: Path) -> None:
-    serial = lab.serials[0]
+    serial = lab.serial
     process, _ = using(lab, model)
     before = listed(lab)
     plan = lab.cli.home / "plan.yaml"
@@ -66,7 +66,7 @@ def test_this_computer_does_not_stand_in_for_a_phone_that_is_away(
 
 
 def test_a_phone_in_use_is_waited_for_as_long_as_was_said(lab: Lab, model: Path) -> None:
-    serial = lab.serials[0]
+    serial = lab.serial
     process, _ = using(lab, model)
     before = listed(lab)
     second = lab.cli.start("bench --wait 10m", model, "-s", serial, *WORDS)
@@ -84,7 +84,7 @@ def test_a_phone_in_use_is_waited_for_as_long_as_was_said(lab: Lab, model: Path)
 def test_a_resume_that_names_none_prefers_what_has_runs_and_tells_of_the_others(
     lab: Lab, model: Path
 ) -> None:
-    serial = lab.serials[0]
+    serial = lab.serial
     words = ("bench -n 3 --min-secs 0.1", model, "-s", serial, *WORDS[:4])
     for stored in (1, 0):
         if not stored:

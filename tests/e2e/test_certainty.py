@@ -16,7 +16,7 @@ from tests.samples.command import Cli, heard
 
 
 def runs_of(cli: Cli, *campaign: str) -> list[dict[str, Any]]:
-    return cli("results runs --json", *campaign).ok().json
+    return cli.json("results runs", *campaign)
 
 
 def doubted_of(cli: Cli) -> set[str]:
@@ -42,7 +42,7 @@ def test_a_case_gets_as_many_invocations_as_its_noise_needs(lab: Lab, model: Pat
     words = (
         model,
         "-s",
-        lab.serials[0],
+        lab.serial,
         "-d",
         "xnnpack",
         "-t",
@@ -52,7 +52,7 @@ def test_a_case_gets_as_many_invocations_as_its_noise_needs(lab: Lab, model: Pat
         "-n",
         "3-5",
     )
-    wide = lab.cli("bench --precision 90% --json", *words).ok().json
+    wide = lab.cli.json("bench --precision 90%", *words)
     narrow = lab.cli("bench --precision 0.1% --json", *words).ok()
     assert [item["stored"] for item in (wide, narrow.json)] == [3, 5]
     assert [item["stopped"][0]["reason"] for item in (wide, narrow.json)] == ["reached", "most"]
@@ -93,10 +93,10 @@ def test_a_phone_that_changed_is_set_aside_and_its_runs_since_are_doubted(
     process.kill()
     process.communicate()
     measured = sum(run["run_pass"] == "timing" for run in runs_of(lab.cli))
-    lab.fault(lab.serials[0], "throttle", "steps=8")
+    lab.fault(lab.serial, "throttle", "steps=8")
     done = lab.cli("run --resume --json")
     assert done.exit_code == 1
-    assert "set aside: after cooling its reference workload is" in done.json["lost"][lab.serials[0]]
+    assert "set aside: after cooling its reference workload is" in done.json["lost"][lab.serial]
     # Nothing was measured on it any more.
     assert done.json["left"] == 8 - measured > 0
     rows = json.loads(lab.cli("report --format json").ok().stdout)["results"]
@@ -113,7 +113,7 @@ def test_a_phone_that_changed_is_set_aside_and_its_runs_since_are_doubted(
     kept_out = lab.cli("run --resume")
     assert kept_out.exit_code == 3
     assert "in quarantine: set aside" in kept_out.stderr
-    released = lab.cli("device release --json", lab.serials[0]).ok().json
+    released = lab.cli.json("device release", lab.serial)
     assert "set aside: after cooling its reference workload is" in released["reason"]
     # All is measured, and what was doubted leaves its one case suspect.
     again = lab.cli("run --resume --json").ended_with(1).json
@@ -134,7 +134,7 @@ def test_a_cut_sustained_measurement_is_begun_again_and_shown_beside_whole_ones(
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=180)
     assert process.returncode == 130
-    result = lab.cli("run --resume --json").ok().json
+    result = lab.cli.json("run --resume")
     assert (result["left"], result["status"]) == (0, "finished")
     numbers = {run["invocation"] // 100_000 for run in runs_of(lab.cli, result["campaign_id"])}
     assert numbers == {0, 1}
@@ -151,23 +151,23 @@ def test_an_unfit_phone_is_recorded_with_its_reason_and_tried_again(
     lab: Lab, model: Path, tmp_path: Path
 ) -> None:
     text = "settings: {min_secs: 0.1}\ninvocations: 2\nlimits: {wait: 1 s, battery_min: 60 %}\n"
-    lab.fault(lab.serials[0], "battery-low", "percent=10")
+    lab.fault(lab.serial, "battery-low", "percent=10")
     done = lab.cli("run --json", plan(tmp_path, model, lab.serials, text))
     assert done.exit_code == 1
-    assert list(done.json["lost"]) == [lab.serials[0]]
-    assert "battery at 1" in done.json["lost"][lab.serials[0]]
+    assert list(done.json["lost"]) == [lab.serial]
+    assert "battery at 1" in done.json["lost"][lab.serial]
     assert [done.json[name] for name in ("stored", "left", "status")] == [2, 2, "interrupted"]
     unfit = [run for run in runs_of(lab.cli, done.json["campaign_id"]) if run["outcome"] == "unfit"]
     assert {run["reason_code"] for run in unfit} == {"battery-low"}
     assert all(run["state_before"]["battery_percent"] < 20 for run in unfit)
-    lab.fault(lab.serials[0], "battery-low", "percent=10")
+    lab.fault(lab.serial, "battery-low", "percent=10")
     told = lab.cli("run --resume").ended_with(1).stdout
     assert f"2 runs left: 'benchfarm run --resume {done.json['campaign_id']}'" in told
-    lab.fault(lab.serials[0], "battery-low", "percent=90")
-    again = lab.cli("run --resume --json").ok().json
+    lab.fault(lab.serial, "battery-low", "percent=90")
+    again = lab.cli.json("run --resume")
     assert (again["left"], {run["outcome"] for run in again["runs"]}) == (0, {"completed"})
     assert len(again["runs"]) == 4
     poll_until(
-        lambda: lab.cli("device restore --json").ok().json["failed"] == {},
+        lambda: lab.cli.json("device restore")["failed"] == {},
         "nothing is left changed",
     )

@@ -56,7 +56,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     folder = tmp_path_factory.mktemp("comparing")
     cli = Cli(home=folder / "home")
     try:
-        (phone,) = cli("virtual up pixel-4 --speed 60 --seed 4 --json").ok().json["phones"]
+        (phone,) = cli.json("virtual up pixel-4 --speed 60 --seed 4")["phones"]
         yield Bench(
             cli=cli, serial=phone["serial"], folder=folder, model=min(MODELS.glob("*float*.tflite"))
         )
@@ -103,7 +103,7 @@ def test_a_build_that_leaves_operators_to_the_cpu_is_no_slower_build_and_that_is
     assert case["verdict"]["outcome"] == "incomparable", done.stderr
     assert "ran in different places" in done.stderr
     # The pair that warms the phone, and the first ones: more would change nothing.
-    runs = bench.cli("results runs newest --json").ok().json
+    runs = bench.cli.json("results runs newest")
     assert max(run["invocation"] for run in runs) == 4
 
 
@@ -128,7 +128,7 @@ def test_a_comparison_that_its_budget_ends_has_its_verdict_s_exit_code(bench: Be
 def test_pairs_ran_in_turns_and_the_first_one_does_not_count(
     bench: Bench, slower: dict[str, Any]
 ) -> None:
-    runs = bench.cli("results runs --json", slower["campaign_id"]).ok().json
+    runs = bench.cli.json("results runs", slower["campaign_id"])
     pairs: dict[int, list[str]] = defaultdict(list)
     for run in runs:
         pairs[run["invocation"]].append(
@@ -163,7 +163,7 @@ def test_builds_within_a_campaign_are_compared_by_their_hashes(
     bench: Bench, slower: dict[str, Any]
 ) -> None:
     old, new = (slower["cases"][0][side]["build_sha256"] for side in ("baseline", "candidate"))
-    turned = bench.cli("compare --by build --json", new[:12], old[:12]).ok().json
+    turned = bench.cli.json("compare --by build", new[:12], old[:12])
     (case,) = turned["cases"]
     assert case["verdict"]["outcome"] == "faster"
     assert case["verdict"]["method"].startswith("paired")
@@ -209,16 +209,16 @@ def test_a_phone_without_a_pair_has_no_part_in_a_comparison(
     assert "4 invocations on Google Pixel 3 (virtual)\n" in done.stderr
     assert f"not run on {lab.serials[1]}: xnnpack, native: 8 threads on 4 cores" in done.stdout
     with closing(open_store(lab.cli.home / "store.sqlite")) as store:
-        assert list(store.devices()) == [lab.serials[0]]
+        assert list(store.devices()) == [lab.serial]
 
 
 def test_each_of_several_phones_gets_its_pairs(bench: Bench, lab: Lab) -> None:
     words = "ab threads:1 threads:2 -d xnnpack --runs 3 --fail-on never --where virtual --json"
     done = lab.cli(words, "-m", bench.model, *QUICK).ok()
     assert {tuple(case["verdict"]["counts"]) for case in done.json["cases"]} == {(3, 3)}
-    (campaign, *_) = lab.cli("results list --json").ok().json
+    (campaign, *_) = lab.cli.json("results list")
     assert campaign["status"] == "finished"
-    runs = lab.cli("results runs --json", campaign["campaign_id"]).ok().json
+    runs = lab.cli.json("results runs", campaign["campaign_id"])
     # One pair warms each phone.
     assert Counter(run["case"]["serial"] for run in runs) == dict.fromkeys(lab.serials, 8)
 
@@ -234,12 +234,10 @@ def test_two_nights_are_compared_and_a_changed_setting_makes_them_incomparable(
     # The newest alone is compared with what was before it.
     assert bench.cli("compare newest --json").json["cases"] == changed.json["cases"]
     assert changed.json["cases"][0]["differences"][0]["fact"] == "settings"
-    first, second = [
-        item["campaign_id"] for item in bench.cli("results list --json").ok().json[1:3]
-    ][::-1]
-    nights = bench.cli("compare --fail-on never --json", first, second).ok().json
+    first, second = [item["campaign_id"] for item in bench.cli.json("results list")[1:3]][::-1]
+    nights = bench.cli.json("compare --fail-on never", first, second)
     assert nights["cases"][0]["verdict"]["method"] == "welch"
-    allowed = bench.cli("compare --allow settings --fail-on never --json").ok().json
+    allowed = bench.cli.json("compare --allow settings --fail-on never")
     assert any(
         reason.startswith("Allowed:") for reason in allowed["cases"][0]["verdict"]["reasons"]
     )
@@ -254,11 +252,9 @@ def test_a_killed_comparison_goes_on_without_repeating_or_losing_a_run(bench: Be
     heard(process, " 4/")
     process.kill()
     process.communicate()
-    campaign = bench.cli("results list --json").ok().json[0]
+    campaign = bench.cli.json("results list")[0]
     assert campaign["status"] == "cut off"
-    before = {
-        run["run_id"] for run in bench.cli("results runs --json", campaign["campaign_id"]).ok().json
-    }
+    before = {run["run_id"] for run in bench.cli.json("results runs", campaign["campaign_id"])}
     assert 4 <= len(before) < 14
     page = bench.folder / "killed.html"
     result = bench.cli("run --resume --json --out", page)
@@ -266,7 +262,7 @@ def test_a_killed_comparison_goes_on_without_repeating_or_losing_a_run(bench: Be
     assert "<html" in page.read_text()
     assert result.json["campaign_id"] == campaign["campaign_id"]
     assert (result.json["left"], result.json["status"], result.exit_code) == (0, "finished", 1)
-    after = bench.cli("results runs --json", campaign["campaign_id"]).ok().json
+    after = bench.cli.json("results runs", campaign["campaign_id"])
     assert before <= {run["run_id"] for run in after}
     keys = [(run["case"]["build_sha256"], run["invocation"]) for run in after]
     assert len(keys) == len(set(keys))
@@ -294,11 +290,11 @@ def test_a_closed_comparison_says_how_many_runs_were_abandoned_and_when_it_was_c
     heard(process, " 6/")
     process.kill()
     process.communicate()
-    cut = bench.cli("results list --json").ok().json[0]
+    cut = bench.cli.json("results list")[0]
     closed = bench.cli("results close", cut["campaign_id"]).ok().stdout
     abandoned = re.search(r"closed, (\d+) invocations? abandoned", closed)
     assert abandoned is not None, closed
-    (row, *_) = bench.cli("results list --status closed --json").ok().json
+    (row, *_) = bench.cli.json("results list --status closed")
     assert (row["stored"], row["abandoned"]) == (cut["stored"], int(abandoned[1]))
     told = bench.cli("compare --fail-on never", cut["campaign_id"]).ok().stdout
     assert re.search(r"The campaign was closed after \d pairs", told), told
@@ -308,7 +304,7 @@ def test_a_bisection_that_was_stopped_goes_on_with_its_comparison(bench: Bench) 
     for number, time in enumerate((0, 40)):
         program = bench.program(f"half{number}", time)
         bench.cli("build add --name half", program, "--release", f"v{number}").ok()
-    listed = bench.cli("build list --all --json").ok().json
+    listed = bench.cli.json("build list --all")
     half = {item["tag"]: f"half@{item['release_id']}" for item in listed if item["name"] == "half"}
     words = (
         "bisect --detect 20%", half["v0"], half["v1"], "-m", bench.model, "-s", bench.serial, *FEW, "--min-secs", "20",
@@ -334,28 +330,28 @@ def test_the_first_slow_one_of_five_builds_is_found_and_found_again_without_meas
     for number, time in enumerate((0, 0, 0, 100, 100)):
         program = bench.program(f"release{number}", time)
         bench.cli("build add --name mine", program, "--release", f"v{number}").ok()
-    listed = bench.cli("build list --all --json").ok().json
+    listed = bench.cli.json("build list --all")
     mine = {item["tag"]: item["release_id"] for item in listed if item["name"] == "mine"}
     words = (
         "bisect --detect 50%", f"mine@{mine['v0']}", f"mine@{mine['v4']}", "-m", bench.model, "-s", bench.serial, *FEW,
     )  # fmt: skip
-    found = bench.cli(*words, "--json", timeout_s=PATIENCE_S).ok().json
+    found = bench.cli.json(*words, timeout_s=PATIENCE_S)
     tags = {build["release_id"]: build["tag"] for build in found["builds"]}
     assert (tags[found["first_bad"]], tags[found["last_good"]]) == ("v3", "v2")
     assert found["step"]["verdict"]["ratio"] == pytest.approx(2, rel=0.1)
     assert [tags[b["release_id"]] for b in found["builds"] if b["is_first_bad"]] == ["v3"]
     assert found["is_virtual"]
     assert sum(build["compared"] is not None for build in found["builds"]) < 4
-    stored = len(bench.cli("results list --json").ok().json)
+    stored = len(bench.cli.json("results list"))
     again = bench.cli(*words).ok()
     assert f"first bad: mine@{mine['v3']} (v3); last good: mine@{mine['v2']} (v2)" in again.stdout
     assert again.stdout.count("<- first bad") == 1
-    assert len(bench.cli("results list --json").ok().json) == stored
+    assert len(bench.cli.json("results list")) == stored
     # A budget without time for a pair compares nothing that could be used again.
     for more in (1, 2):
         short = bench.cli(*words, "--budget", "0.01s", timeout_s=PATIENCE_S).ended_with(1)
         assert "The budget left no time for a whole pair; give more with --budget." in short.stdout
-        assert len(bench.cli("results list --json").ok().json) == stored + more
+        assert len(bench.cli.json("results list")) == stored + more
     swapped = bench.cli("bisect", f"mine@{mine['v4']}", f"mine@{mine['v0']}", "-m", bench.model)
     assert swapped.exit_code == 2
     assert "wasn't archived before" in swapped.stderr
@@ -403,7 +399,7 @@ def test_a_side_against_itself_tells_what_the_phone_can_resolve(bench: Bench) ->
     with closing(open_store(bench.cli.home / "store.sqlite")) as store:
         budgets = [item.terms.budget for item in store.campaigns() if item.name == "aa"]
     assert budgets == [300.0] * 4
-    sessions = bench.cli("results list --name aa --json").ok().json
+    sessions = bench.cli.json("results list --name aa")
     # At most five pairs in each.
     assert [item["stored"] for item in sessions] == [10] * 4
     assert re.search(r"^ab, 5 pairs +\d", done.stdout, re.MULTILINE)

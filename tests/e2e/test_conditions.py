@@ -24,7 +24,7 @@ def rooted(lab_of: Callable[..., Lab]) -> Lab:
 
 
 def test_top_app_is_measured_beside_the_shell_and_proven(rooted: Lab) -> None:
-    serial = rooted.serials[0]
+    serial = rooted.serial
     done = rooted.cli(
         "bench --mode top-app,shell -n 1 --min-secs 0.2 --json", MODEL, "-s", serial
     )  # fmt: skip
@@ -48,7 +48,7 @@ def test_a_phone_that_keeps_the_shell_out_of_top_app_gives_no_figure_under_its_n
 def test_a_phone_left_changed_by_another_home_is_restored_from_the_phones_own_file(
     rooted: Lab,
 ) -> None:
-    serial = rooted.serials[0]
+    serial = rooted.serial
     folder = "/data/local/tmp/benchfarm"
     rooted.shell(serial, "settings put global window_animation_scale 0.5")
     change = '{"what": "window animation scale", "undo": "settings put global window_animation_scale 1.0"}'
@@ -56,7 +56,7 @@ def test_a_phone_left_changed_by_another_home_is_restored_from_the_phones_own_fi
     audit = rooted.cli("device restore --dry-run --json", serial)
     assert audit.exit_code == 1
     assert audit.json[0]["pending"] == ["window animation scale"]
-    restored = rooted.cli("device restore --json").ok().json
+    restored = rooted.cli.json("device restore")
     assert restored["restored"] == {serial: ["window animation scale"]}
     assert rooted.shell(serial, "settings get global window_animation_scale") == "1.0"
     assert "undo" not in rooted.shell(serial, f"ls {folder}").split()
@@ -65,7 +65,7 @@ def test_a_phone_left_changed_by_another_home_is_restored_from_the_phones_own_fi
 def test_a_phone_that_is_away_is_told_from_one_that_differs_and_no_other_is_meant(
     lab: Lab,
 ) -> None:
-    serial, away = lab.serials[0], f"{lab.serials[0]}-AWAY"
+    serial, away = lab.serial, f"{lab.serial}-AWAY"
     (lab.cli.home / "devices.yaml").write_text(f"devices: {{{away}: {{pools: [nightly]}}}}")
     try:
         dry = lab.cli("device restore --dry-run", serial, away).ended_with(3).stdout
@@ -81,7 +81,7 @@ def test_a_phone_that_is_away_is_told_from_one_that_differs_and_no_other_is_mean
 
 
 def test_a_phone_that_another_computer_holds_is_refused_with_its_name(rooted: Lab) -> None:
-    serial = rooted.serials[0]
+    serial = rooted.serial
     folder = "/data/local/tmp/benchfarm"
     boot_id = rooted.shell(serial, "cat /proc/sys/kernel/random/boot_id")
     note = f'feed {boot_id} 99999999 {{"host": "lab-west", "pid": 7, "hold_s": 900}}'
@@ -101,7 +101,7 @@ def test_a_phone_that_another_home_uses_is_left_alone_before_a_campaign_exists(
     lab: Lab, tmp_path: Path
 ) -> None:
     serial, other = lab.serials[1], Claims(tmp_path, clock=SystemClock())
-    before = lab.cli("results list --json").ok().json
+    before = lab.cli.json("results list")
     lab.shell(serial, other.script(WORK_FOLDER, hold_s=100_000))
     try:
         done = lab.cli("bench -d xnnpack -n 1 --min-secs 0.1 --json", MODEL, "-s", serial)
@@ -111,17 +111,17 @@ def test_a_phone_that_another_home_uses_is_left_alone_before_a_campaign_exists(
     assert f"{serial}: in use by process {os.getpid()}" in done.stderr
     # Nothing was changed on it.
     assert "be restored" not in done.stderr
-    assert lab.cli("results list --json").ok().json == before
+    assert lab.cli.json("results list") == before
 
 
 def test_a_screen_that_the_plan_wants_off_is_no_fault_of_a_run(lab: Lab, tmp_path: Path) -> None:
     plan = tmp_path / "plan.yaml"
     plan.write_text(
         f"models: [{MODEL}]\nmatrix: {{delegates: [xnnpack], threads: [1]}}\ninvocations: 1\n"
-        f"devices: {{serials: [{lab.serials[0]}]}}\nsettings: {{min_secs: 100 ms}}\nquiet: {{screen: 'off'}}\n"
+        f"devices: {{serials: [{lab.serial}]}}\nsettings: {{min_secs: 100 ms}}\nquiet: {{screen: 'off'}}\n"
     )
-    campaign = lab.cli("run --json", plan).ok().json["campaign_id"]
-    (run,) = lab.cli("results runs --json", campaign).ok().json
+    campaign = lab.cli.json("run", plan)["campaign_id"]
+    (run,) = lab.cli.json("results runs", campaign)
     assert run["state_after"]["screen_on"] is False
     assert "screen-off" not in [finding["code"] for finding in run["verdict"]["findings"]]
-    assert lab.cli("results reparse --json", campaign).ok().json["changed"] == []
+    assert lab.cli.json("results reparse", campaign)["changed"] == []

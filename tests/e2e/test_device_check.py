@@ -23,7 +23,7 @@ LEFT = (
 
 
 def results(lab: Lab, *words: object, exit_code: int = 0) -> dict[str, str]:
-    done = lab.cli("device check --json", "-s", lab.serials[0], *words).ended_with(exit_code)
+    done = lab.cli("device check --json", "-s", lab.serial, *words).ended_with(exit_code)
     (phone,) = done.json["phones"]
     return {item["name"]: item["result"] for item in phone["checks"]}
 
@@ -31,7 +31,7 @@ def results(lab: Lab, *words: object, exit_code: int = 0) -> dict[str, str]:
 def test_a_sound_phone_is_left_as_it_was_and_its_report_names_no_serial_number(
     lab: Lab, tmp_path: Path
 ) -> None:
-    serial = lab.serials[0]
+    serial = lab.serial
     results(lab)  # makes the folders that stay
     before = lab.shell(serial, LEFT)
     assert {"wifi_on=1", "runs"} <= set(before.splitlines())
@@ -57,16 +57,16 @@ def test_a_sound_phone_is_left_as_it_was_and_its_report_names_no_serial_number(
 def test_what_a_phone_refuses_is_told_with_what_it_costs_and_the_other_checks_are_made(
     lab: Lab,
 ) -> None:
-    lab.fault(lab.serials[0], "permission-denied", "subject=/proc/stat")
+    lab.fault(lab.serial, "permission-denied", "subject=/proc/stat")
     found = results(lab)
     assert found["cat /proc/stat"] == "missing"
     assert found["detached run"] == "works"
-    text = lab.cli("device check", "-s", lab.serials[0]).ok().stdout
+    text = lab.cli("device check", "-s", lab.serial).ok().stdout
     assert "the load of other processes is unknown" in text
 
 
 def test_a_phone_on_which_nothing_can_be_written_fails_its_check(lab: Lab) -> None:
-    lab.fault(lab.serials[0], "no-space", "subject=/data/local/tmp/*", "bytes=4096")
+    lab.fault(lab.serial, "no-space", "subject=/data/local/tmp/*", "bytes=4096")
     found = results(lab, exit_code=3)
     assert found["push and pull"] == "fails"
     assert found["shell"] == "works"
@@ -77,7 +77,7 @@ def test_only_phones_are_checked_and_one_file_is_for_one_phone(lab: Lab, tmp_pat
     check = partial(lab.cli, "device check --sessions 1 -n 2")
     assert "-s SERIAL" in check("--out", tmp_path / "x.json").ended_with(2).said
     nowhere = tmp_path / "nowhere" / "x.json"
-    assert f"no folder {nowhere.parent}" in check("-s", lab.serials[0], "--out", nowhere).said
+    assert f"no folder {nowhere.parent}" in check("-s", lab.serial, "--out", nowhere).said
     assert "benchfarm doctor" in check("-s host").ended_with(2).said
     assert not (tmp_path / "x.json").exists()
     assert lab.cli("results list --json").json == []
@@ -86,7 +86,7 @@ def test_only_phones_are_checked_and_one_file_is_for_one_phone(lab: Lab, tmp_pat
 def test_equal_sides_tell_what_a_phone_can_resolve_and_the_check_repeats_it(lab: Lab) -> None:
     serial = lab.serials[1]
     short = ("-s", serial, "-n", "4")
-    (first,) = lab.cli("device check --sessions 2 --json", *short).ok().json["phones"]
+    (first,) = lab.cli.json("device check --sessions 2", *short)["phones"]
     (found,) = first["resolutions"]
     assert [len(session["pairs"]) for session in found["sessions"]] == [2, 2]
     # Sessions add up from day to day.
@@ -106,7 +106,7 @@ def test_what_ends_a_later_session_hides_none_that_was_measured(
 ) -> None:
     own = tmp_path / "own.tflite"
     shutil.copy(model, own)
-    process = lab.cli.start("device check --sessions 3 -s", lab.serials[0], "-m", own, "-n", 4)
+    process = lab.cli.start("device check --sessions 3 -s", lab.serial, "-m", own, "-n", 4)
     assert process.stderr is not None
     # The phone has the model by now; the next session doesn't find it.
     assert any(" 1/4 " in line for line in process.stderr)
@@ -121,7 +121,7 @@ def test_sessions_whose_store_is_deleted_during_the_checks_are_told_to_be_lost(
 ) -> None:
     store = tmp_path / "runs.sqlite"
     process = lab.cli.start(
-        "device check --sessions 1 -s", lab.serials[0], "-n", 2, BENCHFARM_STORE=str(store)
+        "device check --sessions 1 -s", lab.serial, "-n", 2, BENCHFARM_STORE=str(store)
     )
     assert process.stderr is not None
     told = ""

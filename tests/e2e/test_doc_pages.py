@@ -189,11 +189,11 @@ class Reader:
     def named(self, word: str, environ: dict[str, Any]) -> str:
         """What a word in capitals, or the name of a folder, stands for."""
         if word in {"SERIAL", "phone:SERIAL"}:
-            return word.replace("SERIAL", self.lab.serials[0])
+            return word.replace("SERIAL", self.lab.serial)
         if word == "CAMPAIGN":
-            return str(self.lab.cli("results list --json").ok().json[0]["campaign_id"])
+            return str(self.lab.cli.json("results list")[0]["campaign_id"])
         if word == "RUN":
-            return str(self.lab.cli("results runs --json").ok().json[0]["run_id"])
+            return str(self.lab.cli.json("results runs")[0]["run_id"])
         if word == "SUBMISSION":
             # The page's own, which is done.
             return "release-7"

@@ -33,7 +33,7 @@ def test_the_minimal_example_measures_every_delegate_that_is_there(
     plan.write_text(
         (EXAMPLES / "minimal.yaml").read_text("utf-8").replace("../orchestrator", samples) + QUICK
     )
-    done = lab.cli("run --json", plan).ok().json
+    done = lab.cli.json("run", plan)
     assert {item["serial"] for item in done["winners"]} == set(lab.serials)
     assert {run["case"]["delegate"] for run in done["runs"]} >= {"cpu", "xnnpack", "gpu"}
 
@@ -60,7 +60,7 @@ def test_each_example_plan_can_be_shown(lab: Lab, model: Path, name: str, cases:
             }
         )
     (lab.cli.home / "models.yaml").write_text(yaml.dump({"models": rows}))
-    shown = lab.cli("plan show --json", EXAMPLES / name).ok().json
+    shown = lab.cli.json("plan show", EXAMPLES / name)
     assert len(shown["cases"]) >= cases
     assert shown["devices"]["chosen"] == list(lab.serials)
     assert shown["missing"] == []
@@ -76,7 +76,7 @@ def test_the_ab_example_compares_two_programs_in_turns(
     command.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
     command.chmod(0o755)
     path = f"{command.parent}:{os.environ['PATH']}"
-    words = [EXAMPLES / "ab.sh", lab.serials[0], "old", "new", model, "b c.tflite"]
+    words = [EXAMPLES / "ab.sh", lab.serial, "old", "new", model, "b c.tflite"]
     said = subprocess.run(
         words, env={**os.environ, "PATH": path}, capture_output=True, text=True, check=True
     ).stdout
@@ -98,9 +98,9 @@ def test_a_plan_is_begun_with_for_the_attached_phones_and_can_be_run(
     text = plan.read_text("utf-8")
     assert '- "my model.tflite"' in text
     assert re.search(
-        rf'- "{lab.serials[0]}" # Google Pixel 3 \(virtual\), Android \S+, .*profile pixel-3', text
+        rf'- "{lab.serial}" # Google Pixel 3 \(virtual\), Android \S+, .*profile pixel-3', text
     )
-    shown = lab.cli("plan show --json", plan).ok().json
+    shown = lab.cli.json("plan show", plan)
     assert shown["devices"]["chosen"] == list(lab.serials)
     again = lab.cli("plan init", own, "--out", plan)
     assert again.exit_code == 2
@@ -121,7 +121,7 @@ def test_a_plan_is_shown_without_its_programs_which_are_listed(
         r"missing:\n  no build of native for linux-\S+ is on this computer .*benchfarm build fetch",
         shown,
     )
-    (missing,) = cli("plan show --json", plan).ok().json["missing"]
+    (missing,) = cli.json("plan show", plan)["missing"]
     assert missing["serials"] == ["host"]
 
 
@@ -194,7 +194,7 @@ def test_a_missing_program_is_offered_for_download_on_a_terminal_and_nowhere_els
 def test_progress_of_an_ab_comparison_names_its_sides_and_breaks_no_word(
     lab: Lab, model: Path
 ) -> None:
-    words = ("ab delegate:xnnpack delegate:gpu", "-m", model, "-s", lab.serials[0])
+    words = ("ab delegate:xnnpack delegate:gpu", "-m", model, "-s", lab.serial)
     code, said = in_terminal(lab.cli, "", *words, "--runs", "3", "--min-secs", "0.1", columns=80)
     assert code in {0, 1}, said
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\r", "\n", said)
@@ -204,7 +204,7 @@ def test_progress_of_an_ab_comparison_names_its_sides_and_breaks_no_word(
 
 
 def test_sample_models_are_copied_and_replace_no_other_file(cli: Cli, tmp_path: Path) -> None:
-    copied = cli("model fetch samples --json", "--out", tmp_path / "here").ok().json
+    copied = cli.json("model fetch samples", "--out", tmp_path / "here")
     assert [Path(item["path"]).parent for item in copied] == [tmp_path / "here"] * 2
     cli("model fetch samples", "--out", tmp_path / "here").ok()
     Path(copied[0]["path"]).write_bytes(b"somebody's own")

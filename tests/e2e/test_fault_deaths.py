@@ -93,15 +93,15 @@ def test_a_run_that_is_killed_before_its_campaign_is_kept_leaves_nothing_to_resu
 ) -> None:
     lab = matrix_lab
     before = changed(lab)
-    known = lab.cli("results list --json").ok().json
+    known = lab.cli.json("results list")
     # However long this test looks away: none of them says what it is.
     for serial in lab.serials:
         give(lab, serial, "hang", "moment=open:shell")
     process = lab.cli.start("run", plan_of(model, tmp_path, cases=1))
-    poll_until(lambda: not faults_of(lab, lab.serials[0])[0]["moment"], "a phone is asked")
+    poll_until(lambda: not faults_of(lab, lab.serial)[0]["moment"], "a phone is asked")
     ended(process)
     clear(lab)
-    assert lab.cli("results list --json").ok().json == known
+    assert lab.cli.json("results list") == known
     assert not_as_before(lab, before) == []
 
 
@@ -209,7 +209,7 @@ def test_a_run_killed_while_its_phones_are_restored_leaves_none_changed(
 def test_what_a_killed_run_left_on_a_phone_is_ended_by_restore(
     matrix_lab: Lab, model: Path, tmp_path: Path, tool: str
 ) -> None:
-    lab, serial = matrix_lab, matrix_lab.serials[0]
+    lab, serial = matrix_lab, matrix_lab.serial
     before = changed(lab)[serial]
     give(lab, serial, "program-hang")
     process = lab.cli.start(

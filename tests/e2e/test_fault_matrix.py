@@ -425,7 +425,7 @@ def test_a_phone_that_is_lost_while_a_campaign_begins_keeps_no_other_from_being_
     matrix_lab: Lab, model: Path, tmp_path: Path
 ) -> None:
     lab = matrix_lab
-    lost = lab.serials[0]
+    lost = lab.serial
     # Asking who it is takes no dumpsys, asking what it is does.
     give(lab, lost, "unauthorized", "moment=tool", "subject=*/dumpsys")
     log = watched(lab.cli.start("run", plan_of(model, tmp_path, cases=1)))

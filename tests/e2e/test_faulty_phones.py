@@ -17,7 +17,7 @@ from tests.samples.command import heard
 def test_an_app_that_hangs_for_good_is_stopped_at_its_time_and_the_anr_told(
     lab: Lab, model: Path
 ) -> None:
-    lab.fault(lab.serials[0], "not-responding", "seconds=0")
+    lab.fault(lab.serial, "not-responding", "seconds=0")
     words = (
         "--tool",
         "apk",
@@ -31,17 +31,17 @@ def test_an_app_that_hangs_for_good_is_stopped_at_its_time_and_the_anr_told(
         "0.1",
         "--json",
     )
-    (run,) = lab.cli("bench -d xnnpack", model, "-s", lab.serials[0], *words).json["runs"]
+    (run,) = lab.cli("bench -d xnnpack", model, "-s", lab.serial, *words).json["runs"]
     assert (run["outcome"], run["reason_code"]) == ("timed-out", "timed-out")
     assert "ANR in org.tensorflow.lite.benchmark" in run["reason"]
-    assert lab.shell(lab.serials[0], "pidof org.tensorflow.lite.benchmark") == ""
+    assert lab.shell(lab.serial, "pidof org.tensorflow.lite.benchmark") == ""
 
 
 def test_a_program_that_hangs_is_told_with_how_far_it_came_and_what_may_help(
     lab: Lab, model: Path
 ) -> None:
-    lab.fault(lab.serials[0], "program-hang", "moment=results")
-    words = ("-s", lab.serials[0], "-n", "1", "--timeout", "3", "--max-secs", "0.5")
+    lab.fault(lab.serial, "program-hang", "moment=results")
+    words = ("-s", lab.serial, "-n", "1", "--timeout", "3", "--max-secs", "0.5")
     said = " ".join(lab.cli("bench -d xnnpack", model, *words, "--min-secs", "0.1").stdout.split())
     assert "stopped at its time limit; its measurement had begun. Raise the timeout if" in said
     assert "if not, program or driver hangs: try another delegate or build" in said
@@ -51,7 +51,7 @@ def test_a_program_that_hangs_is_told_with_how_far_it_came_and_what_may_help(
 def test_files_that_are_removed_from_a_phone_in_mid_run_are_sent_again_and_cost_no_run(
     lab: Lab, model: Path, tool: str
 ) -> None:
-    serial = lab.serials[0]
+    serial = lab.serial
     words = ("-t", "1", "-n", "3", "--min-secs", "40", "--tool", tool)
     process = lab.cli.start("bench -d xnnpack --json", model, "-s", serial, *words)
     heard(process, "1/3 ")
@@ -64,7 +64,7 @@ def test_files_that_are_removed_from_a_phone_in_mid_run_are_sent_again_and_cost_
 def test_a_run_keeps_what_it_printed_where_its_files_cannot_be_sent_again(
     lab: Lab, model: Path
 ) -> None:
-    serial = lab.serials[0]
+    serial = lab.serial
     words = ("-t", "1", "-n", "3", "--min-secs", "40", "--tool", "apk")
     process = lab.cli.start("bench -d xnnpack --json", model, "-s", serial, *words)
     heard(process, "1/3 ")
@@ -87,7 +87,7 @@ def test_a_run_keeps_what_it_printed_where_its_files_cannot_be_sent_again(
 def test_what_ended_a_native_program_is_told_from_the_log_of_its_time(
     lab: Lab, model: Path, fault: tuple[str, ...], code: str, words: str
 ) -> None:
-    serial = lab.serials[0]
+    serial = lab.serial
     lab.fault(serial, *fault)
     done = lab.cli("bench -d xnnpack -n 1 --json", model, "-s", serial)
     (run,) = done.json["runs"]
@@ -102,7 +102,7 @@ def test_what_ended_a_native_program_is_told_from_the_log_of_its_time(
 def test_what_ended_an_earlier_run_is_not_taken_for_the_end_of_one_after_the_clock_went_back(
     lab: Lab, model: Path
 ) -> None:
-    serial = lab.serials[0]
+    serial = lab.serial
     lab.fault(serial, "low-memory")
     (run,) = lab.cli("bench -d xnnpack -n 1 --json", model, "-s", serial).json["runs"]
     assert run["reason_code"] == "low-memory-kill"
@@ -118,7 +118,7 @@ def test_a_phone_that_refuses_an_install_is_told_with_its_words_and_the_next_ste
     lab: Lab, model: Path, tmp_path: Path
 ) -> None:
     text = "INSTALL_FAILED_VERIFICATION_FAILURE: Install not allowed"
-    serial = lab.serials[0]
+    serial = lab.serial
     lab.shell(serial, "pm uninstall org.tensorflow.lite.benchmark")
     lab.fault(serial, "install-refused", f"text={text}")
     words = ("-d", "xnnpack", "-t", "1", "-s", serial, "--tool", "apk", "-n", "1")
@@ -133,7 +133,7 @@ def test_an_app_s_run_keeps_its_figure_where_run_as_is_refused_and_the_cause_is_
     lab: Lab, model: Path, tmp_path: Path
 ) -> None:
     text, step = "unknown package: org.tensorflow.lite.benchmark", "installed for the user"
-    serial, page = lab.serials[0], tmp_path / "report.html"
+    serial, page = lab.serial, tmp_path / "report.html"
     lab.fault(serial, "run-as-refused", f"text={text}")
     words = ("-d", "xnnpack", "-t", "1", "-s", serial, "--tool", "apk", "-n", "1")
     (run,) = lab.cli("bench --json", model, *words, "--out", page).json["runs"]
@@ -190,7 +190,7 @@ def test_a_phone_that_refuses_its_shell_is_measured_twice_in_a_row_and_owes_noth
 
 
 def test_a_phone_whose_own_list_of_changes_can_not_be_read_is_named(lab: Lab) -> None:
-    serial = lab.serials[0]
+    serial = lab.serial
     file = "/data/local/tmp/benchfarm/undo"
     lab.shell(serial, f"mkdir -p /data/local/tmp/benchfarm; echo broken >{file}")
     try:
@@ -221,7 +221,7 @@ def test_a_linker_s_warning_for_each_tool_costs_no_run(lab: Lab, model: Path) ->
 def test_a_banner_is_no_serial_number_and_costs_no_run(lab: Lab, model: Path) -> None:
     for serial in lab.serials:
         lab.fault(serial, "banner", "text=Welcome")
-    listed = lab.cli("devices --json").ok().json
+    listed = lab.cli.json("devices")
     assert {item["serial"] for item in listed if item["usable"]} == set(lab.serials)
     done = bench(lab, model, "--tool", "native,apk", "-n", "1")
     assert {run["outcome"] for run in done["runs"]} == {"completed"}
@@ -249,7 +249,7 @@ def test_a_phone_that_shows_no_properties_is_named_with_that_and_the_exit_code_s
 def test_a_phone_that_fails_to_answer_once_is_asked_again(
     lab: Lab, model: Path, fault: tuple[str, ...]
 ) -> None:
-    lab.fault(lab.serials[0], *fault)
+    lab.fault(lab.serial, *fault)
     done = bench(lab, model)
     assert {run["case"]["serial"] for run in done["runs"]} == set(lab.serials)
     assert {run["outcome"] for run in done["runs"]} == {"completed"}
@@ -262,16 +262,16 @@ def test_a_phone_that_never_answers_whole_is_named_and_the_exit_code_says_so(
     lab.fault(mute, "answer-cut", "bytes=0", "times=0")
     said = lab.cli("bench -d xnnpack -t 1 -n 1 --min-secs 0.1", model).ended_with(1).stdout
     assert sum("not measured" in line for line in said.splitlines()) == 1
-    runs = lab.cli("results runs newest --json").ok().json
+    runs = lab.cli.json("results runs newest")
     assert {run["case"]["serial"] for run in runs} == {other}
 
 
 def test_an_app_that_selinux_denies_its_model_is_not_waited_for_because_others_log(
     lab: Lab, model: Path
 ) -> None:
-    lab.fault(lab.serials[0], "selinux-denial", "subject=*.tflite")
-    lab.fault(lab.serials[0], "noisy-log", "lines_per_s=20")
-    words = ("--tool", "apk", "--timeout", "25", "-s", lab.serials[0], "-n", "1")
+    lab.fault(lab.serial, "selinux-denial", "subject=*.tflite")
+    lab.fault(lab.serial, "noisy-log", "lines_per_s=20")
+    words = ("--tool", "apk", "--timeout", "25", "-s", lab.serial, "-n", "1")
     (run,) = bench(lab, model, *words, exit_code=1)["runs"]
     assert (run["outcome"], run["reason_code"]) == ("failed", "selinux-denied")
     assert run["reason"].startswith(f'avc: denied {{ read }} for name="{model.name}"')
@@ -294,7 +294,7 @@ REFUSED = ("folder-refused", "the phone's shell user may not write there", "ls -
 def test_the_cause_is_told_and_what_to_do(
     lab: Lab, plan_file: Callable[..., Path], fault: tuple[str, ...], told: tuple[str, str, str]
 ) -> None:
-    serial = lab.serials[0]
+    serial = lab.serial
     lab.fault(serial, *fault)
     runs = lab.cli("run --json", plan_file((serial,), invocations=1)).json["runs"]
     failed = [(run["reason_code"], run["reason"]) for run in runs if run["outcome"] == "failed"]

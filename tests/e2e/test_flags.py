@@ -10,7 +10,7 @@ from tests.samples.command import Cli
 
 
 def test_wrong_flags_are_refused_all_at_once_and_nothing_is_stored(lab: Lab, model: Path) -> None:
-    before = lab.cli("results list --json").ok().json
+    before = lab.cli.json("results list")
     words = (
         "--flag",
         "use_cachin=true",
@@ -19,7 +19,7 @@ def test_wrong_flags_are_refused_all_at_once_and_nothing_is_stored(lab: Lab, mod
         "--flag",
         "nnapi_accelerator_name=dsp",
     )
-    done = lab.cli("bench", model, "-s", lab.serials[0], *words)
+    done = lab.cli("bench", model, "-s", lab.serial, *words)
     assert done.exit_code == 2
     for said in (
         "did you mean --use_caching?",
@@ -28,19 +28,19 @@ def test_wrong_flags_are_refused_all_at_once_and_nothing_is_stored(lab: Lab, mod
         "nothing was run",
     ):
         assert said in done.stderr, done.stderr
-    assert lab.cli("results list --json").ok().json == before
+    assert lab.cli.json("results list") == before
 
 
 def test_a_combination_without_effect_is_skipped_and_named(lab: Lab, model: Path) -> None:
     words = ("-d", "xnnpack,gpu", "-t", "1,16", "--flag", "gpu_backend=cl", "-n", "1")
-    done = lab.cli("bench --min-secs 0.1", model, "-s", lab.serials[0], *words).ok()
-    assert f"not run on {lab.serials[0]}: xnnpack" in done.stdout
+    done = lab.cli("bench --min-secs 0.1", model, "-s", lab.serial, *words).ok()
+    assert f"not run on {lab.serial}: xnnpack" in done.stdout
     assert "--gpu_backend does nothing without" in done.stdout
-    assert f"not run on {lab.serials[0]}: gpu, 16 threads, native: 16 threads" in done.stdout
+    assert f"not run on {lab.serial}: gpu, 16 threads, native: 16 threads" in done.stdout
 
 
 def test_what_a_program_says_of_its_flags_is_kept_and_shown(lab: Lab) -> None:
-    asked = lab.cli("flags use_xnnpack --json", "-s", lab.serials[0]).ok().json
+    asked = lab.cli.json("flags use_xnnpack", "-s", lab.serial)
     assert asked["learned"] is True
     (flag,) = asked["flags"]
     assert (flag["type"], flag["default"]) == ("bool", "false")
@@ -57,7 +57,7 @@ def test_this_computer_is_asked_alone_while_phones_are_attached(lab: Lab) -> Non
 
 
 def test_each_program_has_its_own_flags(cli: Cli) -> None:
-    flags = cli("flags --tool litert-lm --json").ok().json["flags"]
+    flags = cli.json("flags --tool litert-lm")["flags"]
     assert {item["name"] for item in flags} >= {"prefill_tokens", "decode_tokens", "cache"}
     assert "gpu_backend" not in {item["name"] for item in flags}
 
@@ -76,7 +76,7 @@ def test_flags_are_explained_without_any_device(cli: Cli) -> None:
         assert re.search(rf"^{said}", one, re.MULTILINE), one
     owned = cli("flags use_gpu").ok().stdout
     assert "can't be set as a flag: matrix.delegates or --delegate sets it" in owned
-    assert cli("flags gpu_backend --json").ok().json["flags"][0]["default"] == ""
+    assert cli.json("flags gpu_backend")["flags"][0]["default"] == ""
     wrong = cli("flags gpu_backen")
     assert wrong.exit_code == 2
     assert "did you mean gpu_backend?" in wrong.stderr

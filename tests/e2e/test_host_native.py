@@ -160,7 +160,7 @@ def test_what_is_exported_of_this_computer_names_no_folder_of_it(
     assert "already stored" in cli("import", tmp_path / "night.zip").ok().stdout
     other = Cli(home=tmp_path / "other")
     other("import", tmp_path / "night.zip").ok()
-    (run,) = other("results runs --json").ok().json
+    (run,) = other.json("results runs")
     assert (run["outcome"], run["report"]["delegate"]["truth"]) == ("completed", "full")
 
 

@@ -14,7 +14,7 @@ INT8 = min(MODELS.glob("*int8*.tflite"))
 
 def parity_runs(lab: Lab, campaign: str) -> dict[str, dict[str, Any]]:
     """The parity runs of a campaign, by delegate."""
-    runs = lab.cli("results runs --json", campaign).ok().json
+    runs = lab.cli.json("results runs", campaign)
     return {run["case"]["delegate"]: run for run in runs if run["run_pass"] == "parity"}
 
 
@@ -44,7 +44,7 @@ def test_fast_and_wrong_is_rejected_and_never_the_best(
 
 
 def test_stored_outputs_are_compared_again_by_reparse(lab: Lab) -> None:
-    done = lab.cli("bench -d xnnpack -t 1 --pass parity --json", INT8, "-s", lab.serials[0]).ok()
+    done = lab.cli("bench -d xnnpack -t 1 --pass parity --json", INT8, "-s", lab.serial).ok()
     run = parity_runs(lab, done.json["campaign_id"])["xnnpack"]
     extra = run["report"]["extra"]
     # What the runtime's own kernels differ by here is more than the threshold of the type.
@@ -52,14 +52,14 @@ def test_stored_outputs_are_compared_again_by_reparse(lab: Lab) -> None:
         "same",
         max(2.0, extra["parity_kernel_distance"]),
     )
-    again = lab.cli("results reparse --json", done.json["campaign_id"]).ok().json
+    again = lab.cli.json("results reparse", done.json["campaign_id"])
     assert (again["reviewed"], again["changed"]) == (1, [])
 
 
 def test_the_app_is_compared_too_and_other_programs_say_why_they_are_not(
     lab: Lab, model: Path
 ) -> None:
-    words = ("bench -d xnnpack -t 1 --pass parity --json", model, "-s", lab.serials[0])
+    words = ("bench -d xnnpack -t 1 --pass parity --json", model, "-s", lab.serial)
     done = lab.cli(*words, "--tool", "apk").ok()
     assert (
         parity_runs(lab, done.json["campaign_id"])["xnnpack"]["report"]["extra"]["parity"] == "same"
@@ -68,9 +68,9 @@ def test_the_app_is_compared_too_and_other_programs_say_why_they_are_not(
     why = "pass parity: 'litert-native' writes no outputs that could be compared"
     assert why in lab.cli(*words, "--tool", "litert-native").ended_with(2).said
     words = ("bench -d xnnpack -t 1,2 -n 2 --min-secs 0.1 --tool litert-native", model)
-    done = lab.cli(*words, "-s", lab.serials[0], "--pass", "timing,parity").ok()
+    done = lab.cli(*words, "-s", lab.serial, "--pass", "timing,parity").ok()
     # Once, and not of cases that were run in the other pass.
-    assert f"not run on {lab.serials[0]}: {why}" in " ".join(done.said.split())
+    assert f"not run on {lab.serial}: {why}" in " ".join(done.said.split())
 
 
 def test_given_inputs_are_used_and_must_have_the_right_size(
@@ -79,7 +79,7 @@ def test_given_inputs_are_used_and_must_have_the_right_size(
     given = tmp_path / "inputs"
     given.mkdir()
     file = given / f"{model.stem}.0.bin"
-    words = ("bench -d xnnpack -t 1 --pass parity --json", model, "-s", lab.serials[0])
+    words = ("bench -d xnnpack -t 1 --pass parity --json", model, "-s", lab.serial)
     file.write_bytes(bytes(256 * 256 * 3 * 4))
     done = lab.cli(*words, "--parity-inputs", given).ok()
     assert (
@@ -120,7 +120,7 @@ def test_a_comparison_in_turns_compares_new_outputs_once_too_and_a_plan_shows_th
         f"models: [{model}]\ndevices: {{serials: [{lab.serials[1]}]}}\ninvocations: 2\n"
         "matrix: {delegates: [cpu, gpu], threads: 3, tools: apk}\n"
     )
-    before = lab.cli("plan show --json", plan, **environ).ok().json
+    before = lab.cli.json("plan show", plan, **environ)
     assert before["invocations"] == 2 * 2 + 1
     words = ("ab delegate:cpu delegate:gpu -t 3", "-m", model, "-s", lab.serials[1])
     words = (*words, "--tool", "apk", "--min-secs", "0.1", "-n", "4", "--json")
@@ -133,14 +133,14 @@ def test_a_comparison_in_turns_compares_new_outputs_once_too_and_a_plan_shows_th
             "reference",
             "checked",
         )
-    after = lab.cli("plan show --json", plan, **environ).ok().json
+    after = lab.cli.json("plan show", plan, **environ)
     assert after["invocations"] == 2 * 2
 
 
 def test_outputs_that_differ_take_a_figure_out_of_the_ranking_in_later_campaigns_too(
     lab: Lab, model: Path
 ) -> None:
-    serial = lab.serials[0]
+    serial = lab.serial
     lab.fault(serial, "delegate-wrong", "subject=gpu", "times=0")
     words = ("bench -d xnnpack,gpu -t 1", model, "-s", serial)
     words = (*words, "-n", "1", "--min-secs", "0.1", "--json")

@@ -44,12 +44,12 @@ def test_a_pass_of_a_third_party_is_in_help_schema_run_store_and_report(
     assert "acme.idle" in cli("bench --help", PYTHONPATH=where, COLUMNS="200").ok().stdout
     assert "acme.idle" in cli("plan schema", PYTHONPATH=where).ok().stdout
     assert "up and idle" in cli("explain acme.idle", PYTHONPATH=where).ok().stdout
-    words = ("bench -d xnnpack -t 1 --pass timing,acme.idle -n 2", model, "-s", lab.serials[0])
+    words = ("bench -d xnnpack -t 1 --pass timing,acme.idle -n 2", model, "-s", lab.serial)
     told = cli(*words, PYTHONPATH=where).ok().stdout
     assert "acme.idle" in told
     assert re.search(r"\bup s +[\d.]+ +1\b", told), told
     assert re.search(r"\bidle s +[\d.]+ +1\b", told), told
-    runs = cli("results runs newest --json").ok().json
+    runs = cli.json("results runs newest")
     assert sorted(run["run_pass"] for run in runs) == ["acme.idle", "timing", "timing"]
     page, alone = tmp_path / "report.html", tmp_path / "alone.html"
     cli("report newest", "-o", page, PYTHONPATH=where).ok()

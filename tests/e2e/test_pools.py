@@ -76,7 +76,7 @@ def run_and_act(lab: Lab, plan: Path, *acts: tuple[str, Callable[[], None]]) -> 
 
 def stored(lab: Lab, done: Done) -> list[dict[str, Any]]:
     """The campaign's runs, each of which is there once."""
-    runs: list[dict[str, Any]] = lab.cli("results runs --json", done.json["campaign_id"]).ok().json
+    runs: list[dict[str, Any]] = lab.cli.json("results runs", done.json["campaign_id"])
     keys = Counter(
         (run["case"]["serial"], run["case"]["threads"], run["invocation"]) for run in runs
     )
@@ -91,11 +91,7 @@ def test_the_plan_tells_which_phones_it_takes_and_why_not_the_others(
         f"devices: {{{A}: {{pools: nightly}}, {B}: {{pools: [nightly, release]}}}}"
     )
     try:
-        shown = (
-            lab.cli("plan show --json", write(tmp_path, model, "where: pool = nightly, any: 1"))
-            .ok()
-            .json
-        )
+        shown = lab.cli.json("plan show", write(tmp_path, model, "where: pool = nightly, any: 1"))
         assert shown["devices"] == {
             "chosen": [A],
             "left_out": {B: "1 phone is enough for the plan"},
@@ -130,7 +126,7 @@ def test_a_campaign_is_for_the_phones_that_are_there_when_it_begins(
     done = run_and_act(lab, plan, (BEGUN, late))
     assert done.exit_code == 0, done.stderr
     assert Counter(run["case"]["serial"] for run in stored(lab, done)) == {A: 4, B: 4}
-    assert LATE in {item["serial"] for item in lab.cli("devices --json").ok().json}
+    assert LATE in {item["serial"] for item in lab.cli.json("devices")}
 
 
 AILS = "in quarantine: battery swollen"

@@ -250,7 +250,7 @@ def test_the_gpu_of_a_phone_without_opencl_is_measured_on_opengl_and_called_so(
     lab_of: Callable[..., Lab], model: Path
 ) -> None:
     lab = lab_of("moto-e5-play")
-    measure = ("bench -d gpu --min-secs 0.1 -n 1 --tool native", model, "-s", lab.serials[0])
+    measure = ("bench -d gpu --min-secs 0.1 -n 1 --tool native", model, "-s", lab.serial)
     done = lab.cli(*measure).ok()
     assert "gpu (OpenGL), " in done.stdout
     report = lab.cli("table").ok().stdout

@@ -84,7 +84,7 @@ def test_the_pages_examples_run_and_give_what_the_page_says(
 def test_a_terminal_and_a_notebook_get_one_line_of_progress_and_others_none(
     running_lab: VirtualPhones, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    words = {"devices": running_lab.serials[0], "delegates": "cpu", "invocations": 1, **QUICK}
+    words = {"devices": running_lab.serial, "delegates": "cpu", "invocations": 1, **QUICK}
     Lab(progress=False).bench("model.tflite", **words)
     Lab().bench("model.tflite", **words)
     assert capfd.readouterr() == ("", "")
@@ -152,7 +152,7 @@ def test_a_notebook_is_given_html_in_which_names_are_text(
     python: dict[str, Any], running_lab: VirtualPhones
 ) -> None:
     shutil.copy("model.tflite", "<b>x.tflite")
-    results = Lab().bench("<b>x.tflite", devices=running_lab.serials[0], invocations=1, **QUICK)
+    results = Lab().bench("<b>x.tflite", devices=running_lab.serial, invocations=1, **QUICK)
     html = results._repr_html_()
     assert "&lt;b&gt;x" in html
     assert "<b>" not in html
@@ -176,9 +176,7 @@ def test_it_works_in_another_thread_beside_a_running_event_loop(
 
     async def cell() -> None:
         found.append(
-            orchestrator.bench(
-                "model.tflite", devices=running_lab.serials[0], invocations=1, **QUICK
-            )
+            orchestrator.bench("model.tflite", devices=running_lab.serial, invocations=1, **QUICK)
         )
 
     thread = threading.Thread(target=lambda: asyncio.run(cell()))
@@ -199,7 +197,7 @@ def test_ctrl_c_restores_the_phone_and_resume_measures_the_rest(
                 # As a terminal's: the main thread, which waits, wakes up.
                 signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
-    serial = running_lab.serials[0]
+    serial = running_lab.serial
     with Lab(progress=stop) as lab, pytest.raises(InterruptedByUserError) as raised:
         lab.bench("model.tflite", devices=serial, invocations=4, **QUICK)
     assert raised.value.code == "interrupted-by-user"
@@ -215,7 +213,7 @@ def test_a_store_in_memory_lasts_as_long_as_its_lab(
     python: dict[str, Any], running_lab: VirtualPhones
 ) -> None:
     with Lab(store=":memory:") as lab:
-        measured = lab.bench("model.tflite", devices=running_lab.serials[0], invocations=1, **QUICK)
+        measured = lab.bench("model.tflite", devices=running_lab.serial, invocations=1, **QUICK)
         assert lab.load().campaign_id == measured.campaign_id
 
 

@@ -42,9 +42,7 @@ def test_status_tells_each_phones_work_while_it_runs_and_after_it_was_cut_off(
         assert refused.exit_code == 2, refused.stderr
         assert f"process {process.pid} " in refused.stderr
     (listed,) = [
-        c
-        for c in lab.cli("results list --json").ok().json
-        if c["campaign_id"] == campaign["campaign_id"]
+        c for c in lab.cli.json("results list") if c["campaign_id"] == campaign["campaign_id"]
     ]
     assert listed["status"] == "running"
     watching = lab.cli.start("status --watch --every 0.2 --json")
@@ -55,14 +53,14 @@ def test_status_tells_each_phones_work_while_it_runs_and_after_it_was_cut_off(
     states = {item["campaign_id"]: item["status"] for item in json.loads(told)["campaigns"]}
     assert states[campaign["campaign_id"]] == "cut off"
     assert "cut off" in lab.cli("status").ok().stdout
-    listed = lab.cli("results list --json", "--status", "cut off").ok().json
+    listed = lab.cli.json("results list", "--status", "cut off")
     assert [item["campaign_id"] for item in listed] == [campaign["campaign_id"]]
 
 
 def test_what_was_cut_off_waits_for_a_resume_until_it_was_resumed(
     lab: Lab, plan_file: Callable[..., Path]
 ) -> None:
-    lab.fault(lab.serials[0], "program-hang")
+    lab.fault(lab.serial, "program-hang")
     process = lab.cli.start("run", plan_file(lab.serials[:1], invocations=1))
     campaign = re.findall(r"campaign (\S+) '", heard(process, "campaign "))[-1]
     process.kill()
@@ -78,7 +76,7 @@ def test_what_was_cut_off_waits_for_a_resume_until_it_was_resumed(
 def test_a_phone_that_hangs_in_mid_run_is_told_once_and_its_run_keeps_its_figure(
     lab: Lab, model: Path
 ) -> None:
-    serial = lab.serials[0]
+    serial = lab.serial
     lab.fault(serial, "hang", "moment=run")
     process = lab.cli.start("bench -d xnnpack -t 1 -n 2 --min-secs 0.2 -s", serial, model)
     log = heard(process, f"{serial}: problem: doesn't answer: its run may continue")
@@ -91,7 +89,7 @@ def test_a_phone_that_hangs_in_mid_run_is_told_once_and_its_run_keeps_its_figure
     assert process.returncode == 0, log
     assert (log.count("doesn't answer"), log.count("is back")) == (1, 1)
     assert "attempt" not in log
-    outcomes = [run["outcome"] for run in lab.cli("results runs newest --json").ok().json]
+    outcomes = [run["outcome"] for run in lab.cli.json("results runs newest")]
     assert outcomes == ["completed"] * 2
 
 
@@ -99,7 +97,7 @@ def test_a_phone_that_is_unplugged_in_mid_run_is_told_and_shown_as_away(
     lab_of: Callable[..., Lab], model: Path
 ) -> None:
     lab = lab_of("pixel-3", "pixel-4")
-    serial = lab.serials[0]
+    serial = lab.serial
     lab.fault(serial, "program-hang")
     process = lab.cli.start("bench -d xnnpack -t 1 -n 2 --min-secs 0.2 -s", serial, model)
     poll_until(lambda: "#1" in _phone_of(lab, serial).get("doing", ""), "it is measured")
@@ -113,7 +111,7 @@ def test_a_phone_that_is_unplugged_in_mid_run_is_told_and_shown_as_away(
 
 def _phone_of(lab: Lab, serial: str) -> dict[str, Any]:
     """What status says of a phone that is measured; nothing before."""
-    campaigns = lab.cli("status --json").ok().json["campaigns"]
+    campaigns = lab.cli.json("status")["campaigns"]
     phones = (phone for item in campaigns for phone in item["phones"])
     return next((phone for phone in phones if phone["serial"] == serial), {})
 
@@ -128,9 +126,7 @@ def _stopped_when_told(lab: Lab, process: subprocess.Popen[str]) -> Any:
     """
     for _ in range(40):
         process.send_signal(signal.SIGSTOP)
-        (campaign,) = [
-            item for item in lab.cli("status --json").ok().json["campaigns"] if item["is_held"]
-        ]
+        (campaign,) = [item for item in lab.cli.json("status")["campaigns"] if item["is_held"]]
         holders = {phone["holder"] for phone in campaign["phones"]}
         # Between two runs a phone is prepared.
         is_measuring = any("texturenet" in phone["doing"] for phone in campaign["phones"])
@@ -148,21 +144,21 @@ def _stopped_when_told(lab: Lab, process: subprocess.Popen[str]) -> Any:
 @pytest.fixture
 def measured(lab: Lab, model: Path) -> str:
     words = ("-d", "cpu", "-n", 2, "--min-secs", 0.1, "--json")
-    done = lab.cli("bench", model, "-s", lab.serials[0], *words)
+    done = lab.cli("bench", model, "-s", lab.serial, *words)
     return str(done.json["campaign_id"])
 
 
 def test_the_output_of_the_newest_run_is_shown_without_its_id(lab: Lab, measured: str) -> None:
-    runs = lab.cli("results runs --json", measured).ok().json
+    runs = lab.cli.json("results runs", measured)
     newest = max(runs, key=lambda run: run["started_at"])
-    shown = lab.cli("results log newest --json").ok().json
+    shown = lab.cli.json("results log newest")
     assert shown["run_id"] == newest["run_id"]
     assert shown["attachments"]
 
 
 def test_what_is_kept_on_the_disk_is_shown_with_what_frees_it(lab: Lab, measured: str) -> None:
     assert measured
-    rows = {row["kind"]: row for row in lab.cli("store usage --json").ok().json}
+    rows = {row["kind"]: row for row in lab.cli.json("store usage")}
     assert list(rows) == ["store", "reports", "checks", "cache"]
     assert rows["store"]["size_bytes"] >= Path(rows["store"]["path"]).stat().st_size
     assert rows["reports"]["files"] >= 1
@@ -171,14 +167,14 @@ def test_what_is_kept_on_the_disk_is_shown_with_what_frees_it(lab: Lab, measured
     # A link takes what its file takes.
     link = lab.cli.home / "elsewhere.sqlite"
     link.symlink_to(rows["store"]["path"])
-    linked = lab.cli("store usage --json", BENCHFARM_STORE=str(link)).ok().json
+    linked = lab.cli.json("store usage", BENCHFARM_STORE=str(link))
     assert {row["kind"]: row for row in linked}["store"]["size_bytes"] >= link.stat().st_size
     link.unlink()
 
 
 def test_where_nothing_is_kept_nothing_is_made(tmp_path: Path) -> None:
     cli = Cli(home=tmp_path / "home")
-    rows = cli("store usage --json").ok().json
+    rows = cli.json("store usage")
     assert {(row["files"], row["size_bytes"]) for row in rows} == {(0, 0)}
     assert not (tmp_path / "home").exists()
     assert "no campaign" in cli("results log newest").ended_with(2).stderr
@@ -186,7 +182,7 @@ def test_where_nothing_is_kept_nothing_is_made(tmp_path: Path) -> None:
 
 def test_advice_is_a_sentence_with_its_figure(lab: Lab, model: Path, tmp_path: Path) -> None:
     page = tmp_path / "report.html"
-    words = ("-s", lab.serials[0], "-d", "cpu", "-t", "4,8", "-n", "3", "--min-secs", "0.2")
+    words = ("-s", lab.serial, "-d", "cpu", "-t", "4,8", "-n", "3", "--min-secs", "0.2")
     lab.cli("bench --pass timing,profile", model, *words, "--out", page).ok()
     text = lab.cli("advise").ok().stdout
     assert (
@@ -194,6 +190,6 @@ def test_advice_is_a_sentence_with_its_figure(lab: Lab, model: Path, tmp_path: P
         in text
     )
     assert "they say nothing about real ones" in text
-    lines = lab.cli("advise --json").ok().json["advice"]["lines"]
+    lines = lab.cli.json("advise")["advice"]["lines"]
     assert {line["rule"] for line in lines} >= {"threads-enough"}
     assert all(line["text"] in page.read_text("utf-8") for line in lines)

@@ -89,7 +89,7 @@ def test_a_thread_that_ends_by_an_error_is_told_as_json() -> None:
 def test_all_that_is_told_while_phones_are_worked_with_is_json(
     lab: Lab, plan_file: Callable[..., Path]
 ) -> None:
-    serial = lab.serials[0]
+    serial = lab.serial
     plan = plan_file(lab.serials, invocations=2)
     # However late the kill comes, the campaign isn't over before.
     lab.fault(lab.serials[1], "program-hang")
@@ -150,9 +150,9 @@ def to_a_reader_of_one_line(cli: Cli, words: str) -> int:
 def test_losing_the_progress_stream_stops_no_campaign(
     lab: Lab, model: Path, lost: Callable[[Cli, str], int]
 ) -> None:
-    words = f"bench {model} -s {lab.serials[0]} -d xnnpack --min-secs 0.1 -n 2 -t 1"
+    words = f"bench {model} -s {lab.serial} -d xnnpack --min-secs 0.1 -n 2 -t 1"
     assert lost(lab.cli, words) == 0
-    campaign = lab.cli("results list --json").ok().json[0]
+    campaign = lab.cli.json("results list")[0]
     assert (campaign["status"], campaign["stored"]) == ("finished", 2)
 
 

@@ -50,13 +50,13 @@ def ask(cli: Cli, world: str, folder: Path, script: str) -> str:
 def cut_off(lab: Lab, model: Path) -> str:
     """Begin a campaign on the first phone, cut it off as a power cut does when the phone was
     changed; return its id."""
-    serial = lab.serials[0]
+    serial = lab.serial
     lab.fault(serial, "program-hang")
     process = lab.cli.start("bench -d xnnpack -t 1 -n 2 --min-secs 0.1", model, "-s", serial)
     journal = lab.cli.home / "state" / "journals" / f"device-{serial}.undo"
     poll_until(journal.exists, "the phone is changed")
-    poll_until(lambda: lab.cli("status --json").ok().json["campaigns"], "the campaign is begun")
-    (campaign,) = lab.cli("status --json").ok().json["campaigns"]
+    poll_until(lambda: lab.cli.json("status")["campaigns"], "the campaign is begun")
+    (campaign,) = lab.cli.json("status")["campaigns"]
     process.kill()
     process.communicate()
     lab.clear()
@@ -67,7 +67,7 @@ def cut_off(lab: Lab, model: Path) -> str:
 def test_a_campaign_that_was_cut_off_is_resumed_and_its_phone_restored(
     lab: Lab, model: Path, tmp_path: Path, world: str
 ) -> None:
-    serial = lab.serials[0]
+    serial = lab.serial
     campaign = cut_off(lab, model)
     script = "$B doctor; $B run --resume; echo ended with $?"
     before, resumed = ask(lab.cli, world, tmp_path, script).split("resumes campaign", 1)
@@ -75,9 +75,7 @@ def test_a_campaign_that_was_cut_off_is_resumed_and_its_phone_restored(
     assert f"run --resume {campaign}' resumes it" in before
     assert "ended with 0" in resumed
     assert "left changed" not in lab.cli("doctor").said
-    (listed,) = [
-        item for item in lab.cli("results list --json").ok().json if item["campaign_id"] == campaign
-    ]
+    (listed,) = [item for item in lab.cli.json("results list") if item["campaign_id"] == campaign]
     assert listed["status"] == "finished"
 
 
@@ -93,9 +91,9 @@ def test_a_phone_that_is_left_changed_by_a_campaign_that_is_closed_is_named(
     lab: Lab, model: Path
 ) -> None:
     campaign = cut_off(lab, model)
-    lab.fault(lab.serials[0], "unauthorized")
+    lab.fault(lab.serial, "unauthorized")
     said = lab.cli("results close", campaign).ok().stderr
-    assert f"{lab.serials[0]} could not be restored" in said
+    assert f"{lab.serial} could not be restored" in said
     lab.clear()
     poll_until(lambda: not lab.cli("device restore").exit_code, "the phone is back and restored")
 
@@ -158,6 +156,6 @@ def test_phones_are_measured_told_and_released_without_proc(tmp_path: Path, mode
     assert down.returncode == 0, down.stderr
     (address,) = re.findall(r"adb server at (\S+);", up.stdout)
     poll_until(lambda: not running(("-L", address, "server", "nodaemon")), "its end")
-    runs = cli("results runs --json").ok().json
+    runs = cli.json("results runs")
     assert [run["outcome"] for run in runs] == ["completed"]
-    assert cli("virtual list --json").ok().json["phones"] == []
+    assert cli.json("virtual list")["phones"] == []

@@ -91,6 +91,10 @@ class Cli:
         assert "Traceback" not in stderr, stderr
         return Done(exit_code=process.returncode, stdout=stdout, stderr=stderr)
 
+    def json(self, *words: object, **how: Any) -> Any:
+        """Return what the command prints as JSON; fail the test unless it ends well."""
+        return self(*words, "--json", **how).ok().json
+
     def start(
         self, *words: object, preexec_fn: Callable[[], None] | None = None, **environ: str
     ) -> Process:

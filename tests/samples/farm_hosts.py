@@ -96,7 +96,7 @@ class Host:
         }
 
     def __call__(self, *words: object) -> Any:
-        return self.cli(*words, "--json", **self.environ()).ok().json
+        return self.cli.json(*words, **self.environ())
 
     def text(self, *words: object) -> str:
         """Return what a command says to people."""
@@ -314,7 +314,7 @@ def running_farm(
     try:
         hosts = []
         for (name, cli), profile in zip(homes, ("pixel-3", "pixel-4"), strict=True):
-            up = cli("virtual", "up", profile, "--speed", speed, "--json").ok().json
+            up = cli.json("virtual", "up", profile, "--speed", speed)
             hosts.append(
                 Host(name=name, cli=cli, url=database.url, serial=up["phones"][0]["serial"])
             )

@@ -199,14 +199,14 @@ def status_of(lab: Lab, log: str, **environ: str) -> tuple[str, str]:
     # By its name: the newest isn't the last when the clock went back.
     named = re.search(r"campaign (\S+) '", log)
     assert named is not None, f"no campaign was begun: {log}"
-    listed: list[dict[str, Any]] = lab.cli("results", "list", "--json", **environ).ok().json
+    listed: list[dict[str, Any]] = lab.cli.json("results", "list", **environ)
     return named[1], next(item["status"] for item in listed if item["campaign_id"] == named[1])
 
 
 def release(lab: Lab, **environ: str) -> None:
     """Do what people do with phones in trouble: mend what ails them, and let them in again."""
     clear(lab)
-    for serial in lab.cli("status", "--json", **environ).ok().json["quarantine"]:
+    for serial in lab.cli.json("status", **environ)["quarantine"]:
         lab.cli("device", "release", serial, **environ).ok()
 
 
@@ -228,7 +228,7 @@ def finished(lab: Lab, log: str, **environ: str) -> list[dict[str, Any]]:
         campaign, status = status_of(lab, log, **environ)
     restore_as_told(lab, log, **environ)
     assert status == "finished", log[-6000:]
-    runs: list[dict[str, Any]] = lab.cli("results", "runs", campaign, "--json", **environ).ok().json
+    runs: list[dict[str, Any]] = lab.cli.json("results", "runs", campaign, **environ)
     return [run for run in runs if run["outcome"] != "unfit"]
 
 

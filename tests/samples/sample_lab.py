@@ -155,8 +155,7 @@ class Lab:
                 models=self.models.values(),
                 builds=self.builds.values(),
             )
-        for run in self.runs:
-            store.append_run(run)
+        store.append_runs(self.runs)
 
     def outputs(self, run_ids: Sequence[RunId]) -> Iterator[tuple[RunId, tuple[Attachment, ...]]]:
         """Yield what runs left behind, as a store does."""

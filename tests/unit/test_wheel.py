@@ -132,7 +132,7 @@ def test_from_the_wheels_alone_quickstart_shows_the_whole_thing_and_leaves_nothi
         ("parity", "completed"),
     }, checked.stderr
     own_store = Cli(home=tmp_path / "quickstart")
-    runs = own_store("results", "runs", "--json").ok().json
+    runs = own_store.json("results", "runs")
     assert {run["is_virtual"] for run in runs} == {True, False}
     assert {(run["outcome"], run["reason_code"]) for run in runs} <= {
         ("completed", ""),
@@ -140,12 +140,8 @@ def test_from_the_wheels_alone_quickstart_shows_the_whole_thing_and_leaves_nothi
     }
     assert {run["case"]["delegate"] for run in runs if run["outcome"] == "skipped"} <= {"gpu"}
     # Nothing is left running; what was told to end may take a moment for it.
-    assert [
-        server
-        for server in own_store("adb", "status", "--json").ok().json["servers"]
-        if server["ours"]
-    ] == []
-    assert own_store("virtual", "list", "--json").ok().json["phones"] == []
+    assert [server for server in own_store.json("adb", "status")["servers"] if server["ours"]] == []
+    assert own_store.json("virtual", "list")["phones"] == []
     poll_until(
         lambda: not [line for line in command_lines() if str(tmp_path) in line], "all has ended"
     )

@@ -284,7 +284,7 @@ def test_what_the_fastest_number_of_threads_costs_more_than_noise_is_advised(
             extra = {"energy_grade": "rails", **watts, **figures}
             runs.append(replace(block, report=replace(block.report, extra=extra)))
     unique = [replace(item, run_id=RunId(f"{place}")) for place, item in enumerate(runs)]
-    told = Cli(home=stored(tmp_path / "home", lab_of(unique)))("advise --json").ok().json
+    told = Cli(home=stored(tmp_path / "home", lab_of(unique))).json("advise")
     lines = {line["rule"]: line["text"] for line in told["advice"]["lines"]}
     assert ("energy-of-threads" in lines) is is_told
     if is_told:

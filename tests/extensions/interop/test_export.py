@@ -540,9 +540,9 @@ def test_what_can_not_be_exported_is_refused(lab, tmp_path, words):
 
 def test_a_text_of_unknown_origin_is_imported_as_parse_reads_it_and_called_so(tmp_path):
     cli, log = Cli(home=tmp_path / "home"), DATA / "native" / "default_float_025_128.txt"
-    read = cli("parse", log, "--json").ok().json
-    done = cli("import", log, "--json").ok().json
-    (run,) = cli("results", "runs", done["campaign_id"], "--json").ok().json
+    read = cli.json("parse", log)
+    done = cli.json("import", log)
+    (run,) = cli.json("results", "runs", done["campaign_id"])
     assert run["report"]["inference"]["median_us"] == read["inference"]["median_us"]
     assert run["case"]["tool"] == "text"
     assert re.fullmatch(rf"unknown-[0-9a-f]{{8}}@{re.escape(log.name)}", run["case"]["serial"])
@@ -583,8 +583,8 @@ def test_a_text_of_litert_is_of_the_cpu_only_where_it_says_so(tmp_path, lines, d
     log = tmp_path / "log.txt"
     log.write_text("".join(f"{head}{line}\n" for line in lines + banner))
     cli = Cli(home=tmp_path / "home")
-    campaign = cli("import", log, "-s", "Phone", "--json").ok().json["campaign_id"]
-    (run,) = cli("results", "runs", campaign, "--json").ok().json
+    campaign = cli.json("import", log, "-s", "Phone")["campaign_id"]
+    (run,) = cli.json("results", "runs", campaign)
     assert run["case"]["delegate"] == delegate
     is_shown = any("Replacing" in line for line in lines)
     findings = str(run["verdict"]["findings"])
@@ -598,9 +598,7 @@ def test_nothing_is_overwritten_without_force_and_each_format_has_a_name_of_its_
     export = Cli(home=lab)
     export("export").ok()
     whole = (tmp_path / "benchfarm-bundle.zip").read_bytes()
-    assert export("export", "--format", "csv", "--json").ok().json["files"] == [
-        "benchfarm-results.csv"
-    ]
+    assert export.json("export", "--format", "csv")["files"] == ["benchfarm-results.csv"]
     assert (tmp_path / "benchfarm-bundle.zip").read_bytes() == whole
     for words in ((), ("--format", "csv"), ("--out", "benchfarm-bundle.zip")):
         assert "exists already" in export("export", *words).ended_with(2).said

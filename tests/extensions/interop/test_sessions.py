@@ -69,7 +69,7 @@ def write(path: Path, *rows: object) -> Path:
 
 def imported(cli: Cli, path: Path) -> dict[str, dict[str, Any]]:
     """Import and return the runs by model, delegate and figure."""
-    runs = cli("import", path, "--json").ok().json["runs"]
+    runs = cli.json("import", path)["runs"]
     named = {}
     for run in runs:
         case = run["case"]
@@ -479,9 +479,7 @@ def test_jobs_of_two_signatures_are_two_cases(cli: Cli, tmp_path: Path) -> None:
 def test_own_results_leave_as_the_leaderboards_lines(
     lab: Lab, cli: Cli, tmp_path: Path, model: Path
 ) -> None:
-    lab.cli(
-        "bench", model, "-s", lab.serials[0], "-d", "xnnpack", "-t", "2", "-n", "2", "--json"
-    ).ok()
+    lab.cli("bench", model, "-s", lab.serial, "-d", "xnnpack", "-t", "2", "-n", "2", "--json").ok()
     out = tmp_path / "own.jsonl"
     assert "own.jsonl: 2 lines" in lab.cli("export", "-f", "leaderboard", "-o", out).ok().stdout
     rows = [json.loads(line) for line in out.read_text().splitlines()]
@@ -491,12 +489,12 @@ def test_own_results_leave_as_the_leaderboards_lines(
         # No measurement, and nobody takes it for one.
         assert (line["status"], line["benchfarm"]["is_virtual"]) == ("virtual", True)
         assert line["latency_ms"]["median"] > 0
-        assert lab.serials[0] not in json.dumps(line)
+        assert lab.serial not in json.dumps(line)
     taken = cli("import", out, "--json")
     assert {run["outcome"] for run in taken.json["runs"]} == {"failed"}
     # The same lines of a real phone are read as what they were.
     write(out, *(line | {"status": "measured"} for line in rows))
-    again = [run["report"] for run in cli("import", out, "--json").ok().json["runs"]]
+    again = [run["report"] for run in cli.json("import", out)["runs"]]
     assert [report["inference"]["median_us"] for report in again] == pytest.approx(
         [line["latency_ms"]["median"] * 1e3 for line in rows]
     )

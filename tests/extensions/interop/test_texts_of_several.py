@@ -152,8 +152,8 @@ def test_each_run_is_of_its_own_model_and_signature(
 ) -> None:
     path = tmp_path / "log.txt"
     path.write_text(text)
-    done = cli("import", path, "-s", "A Phone", "--json").ok().json
-    runs = cli("results", "runs", done["campaign_id"], "--json").ok().json
+    done = cli.json("import", path, "-s", "A Phone")
+    runs = cli.json("results", "runs", done["campaign_id"])
     read = [
         (
             run["case"]["model_name"],
@@ -175,7 +175,7 @@ def test_answers_of_other_lengths_are_other_cases_and_shown_as_speeds(
     path = tmp_path / "log.txt"
     one = litert_lm(5, model="/tmp/gemma3-1b.litertlm")
     path.write_text(one + one + litert_lm(5, model="/tmp/gemma3-1b.litertlm", tokens=64))
-    done = cli("import", path, "-s", "A Phone", "--json").ok().json
+    done = cli.json("import", path, "-s", "A Phone")
     text = cli("report", done["campaign_id"], "--format", "text").ok().stdout
     for told in ("decode 256 after 1000", "51.2", "decode 64 after 1000", "12.8"):
         assert told in text
@@ -239,7 +239,7 @@ def test_run_that_a_text_holds_twice_counts_once(
 ) -> None:
     path = tmp_path / "log.txt"
     path.write_text(text)
-    done = cli("import", path, "-s", "A Phone", "--json").ok().json
+    done = cli.json("import", path, "-s", "A Phone")
     assert done["imported"] == runs
     assert ("not counted again: run 2" in str(done["notes"])) == (runs == 1)
 
@@ -248,14 +248,14 @@ def test_run_that_two_texts_hold_counts_once(cli: Cli, tmp_path: Path) -> None:
     texts = {"a": tflite(), "b": tflite() + tflite(pid=8, second="57.000"), "c": COARSE}
     for name, text in texts.items():
         (tmp_path / name).write_text(text)
-    done = cli("import", tmp_path / "a", tmp_path / "b", "-s", "A Phone", "--json").ok().json
+    done = cli.json("import", tmp_path / "a", tmp_path / "b", "-s", "A Phone")
     assert [each["imported"] for each in done["imports"]] == [1, 1]
     assert [each["known"] for each in done["imports"]] == [0, 1]
     # Of another phone it is another run; short figures may be equal by chance.
-    assert cli("import", tmp_path / "a", "-s", "B Phone", "--json").ok().json["imported"] == 1
+    assert cli.json("import", tmp_path / "a", "-s", "B Phone")["imported"] == 1
     (tmp_path / "d").write_text(f"{COARSE}\n")
     for name in "cd":
-        assert cli("import", tmp_path / name, "-s", "A Phone", "--json").ok().json["imported"] == 1
+        assert cli.json("import", tmp_path / name, "-s", "A Phone")["imported"] == 1
 
 
 @pytest.mark.parametrize(
@@ -278,12 +278,12 @@ def test_runs_below_the_headings_of_several_phones_are_no_case(
             for ms, heading in enumerate(headings, 2)
         )
     )
-    runs = cli("import", path, "--json").ok().json["runs"]
+    runs = cli.json("import", path)["runs"]
     assert len(runs) == len(headings)
     assert len({json.dumps(run["case"], sort_keys=True) for run in runs}) == cases
     # A run that is told again below another heading is none.
     path.write_text(f"## A\n{tflite()}## B\n{tflite(pid=8)}## C\n{tflite()}")
-    assert cli("import", path, "--json").ok().json["imported"] == 2
+    assert cli.json("import", path)["imported"] == 2
 
 
 def test_rows_of_other_programs_below_several_headings_are_no_case(
@@ -299,7 +299,7 @@ def test_rows_of_other_programs_below_several_headings_are_no_case(
         # Long headings took minutes to read.
         + "".join(f"{marks} a{' ' * 60_000}b\n" * 8 for marks in ("#", "##"))
     )
-    one, other = cli("import", path, "--json").ok().json["runs"]
+    one, other = cli.json("import", path)["runs"]
     assert one["case"]["model_name"] == other["case"]["model_name"] == "squeezenet"
     assert one["case"] != other["case"]
 
@@ -321,10 +321,10 @@ def test_import_reads_the_forms_that_parse_reads(
 ) -> None:
     path = tmp_path / "log"
     path.write_bytes(form(litert(2339, model="a.tflite") + litert(233, model="b.tflite")))
-    done = cli("import", path, "-s", "A Phone", "--json").ok().json
+    done = cli.json("import", path, "-s", "A Phone")
     names = [run["case"]["model_name"] for run in done["runs"]]
     assert sorted(names) == ["a", "b"]
-    runs = cli("results", "runs", done["campaign_id"], "--json").ok().json
+    runs = cli.json("results", "runs", done["campaign_id"])
     assert sorted(run["report"]["inference_mean_us"] for run in runs) == [233e3, 2339e3]
 
 

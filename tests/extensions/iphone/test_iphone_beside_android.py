@@ -23,14 +23,14 @@ def test_one_plan_measures_an_iphone_and_an_android_phone_and_one_report_shows_b
     lab: Lab, tmp_path: Path, model: Path
 ) -> None:
     cabled_iphone.install(tmp_path / "bin", tmp_path / "phone")
-    plan, android = tmp_path / "plan.yaml", lab.serials[0]
+    plan, android = tmp_path / "plan.yaml", lab.serial
     plan.write_text(
         f"models: [{json.dumps(str(model))}]\nmatrix: {{delegates: [xnnpack], threads: 2}}\n"
         f"devices: {{serials: [{android}, {UDID}]}}\n{SETTINGS}"
     )
     own = environ(tmp_path / "bin")
-    campaign = lab.cli("run", plan, "--json", **own).ok().json["campaign_id"]
-    runs = lab.cli("results", "runs", campaign, "--json").ok().json
+    campaign = lab.cli.json("run", plan, **own)["campaign_id"]
+    runs = lab.cli.json("results", "runs", campaign)
     of = {
         serial: {run["case"]["tool"] for run in runs if run["case"]["serial"] == serial}
         for serial in (android, UDID)

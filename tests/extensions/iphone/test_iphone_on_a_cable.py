@@ -88,7 +88,7 @@ def night(tmp_path_factory: pytest.TempPathFactory, make_cli: Callable[[Path], C
     )
     cli, own = make_cli(folder / "home"), environ(folder / "bin")
     campaign = cli("run", plan, "--json", **own).json["campaign_id"]
-    stored = cli("results", "runs", campaign, "--json").ok().json
+    stored = cli.json("results", "runs", campaign)
     of = {
         json.loads((phone / "phone.json").read_text())["udid"]: fault
         for fault, phone in phones.items()
@@ -135,9 +135,7 @@ def test_a_phone_is_listed_with_its_system_and_its_owners_name_isnt(night: Night
     listed = night.cli("devices", **night.environ).ok().stdout
     assert listed.count("iPhone18,1 (virtual)") == len(TOLD)
     assert "iOS 27.0" in listed
-    assert "Someone" not in listed + json.dumps(
-        night.cli("devices", "--json", **night.environ).ok().json
-    )
+    assert "Someone" not in listed + json.dumps(night.cli.json("devices", **night.environ))
 
 
 # One phone

@@ -43,7 +43,7 @@ def test_random_bytes_are_no_model_whatever_their_name_says(
 ) -> None:
     model = tmp_path / f"real{ending}"
     model.write_bytes(random.Random(7).randbytes(5_000))
-    refused = lab.cli("bench", model, "-s", lab.serials[0]).ended_with(2)
+    refused = lab.cli("bench", model, "-s", lab.serial).ended_with(2)
     assert f"is no {ending} file" in refused.stderr
 
 
@@ -71,7 +71,7 @@ def test_a_file_chooses_its_program_and_its_figures_are_the_printed_ones(
         "bench",
         model,
         "-s",
-        lab.serials[0],
+        lab.serial,
         "-t",
         "2",
         # What a run logged isn't the next one's, which begins in the same second.
@@ -88,11 +88,11 @@ def test_a_file_chooses_its_program_and_its_figures_are_the_printed_ones(
         figure = dict(run["case"]["flags"]).get("figure")
         assert run["report"]["inference"]["count"] == {"decode": 24}.get(figure, count)
         kept = tmp_path / "log.txt"
-        shown = lab.cli("results", "log", run["run_id"], "--json").ok().json
+        shown = lab.cli.json("results", "log", run["run_id"])
         # All but what this lab read of the phone beside it.
         printed = [text for name, text in shown["attachments"].items() if name != "samples"]
         kept.write_text("".join(printed))
-        again = lab.cli("parse", kept, "--json").ok().json
+        again = lab.cli.json("parse", kept)
         reports = [again] if isinstance(again, dict) else again
         means = [report["inference_mean_us"] for report in reports]
         assert pytest.approx(run["report"]["inference_mean_us"]) in means
@@ -100,7 +100,7 @@ def test_a_file_chooses_its_program_and_its_figures_are_the_printed_ones(
 
 
 def test_a_gpu_that_is_replaced_by_the_cpu_is_told(lab: Lab, tmp_path: Path) -> None:
-    words = ("-s", lab.serials[0], "-d", "gpu", "-t", "1", "-n", "1", "--inferences", "5", "--json")
+    words = ("-s", lab.serial, "-d", "gpu", "-t", "1", "-n", "1", "--inferences", "5", "--json")
     gguf = runs_of(lab.cli("bench", a_model(tmp_path, ".gguf"), *words, *SMALL))
     assert {run["report"]["delegate"]["truth"] for run in gguf} == {"full"}
     mnn = runs_of(lab.cli("bench", a_model(tmp_path, ".mnn"), *words))
@@ -115,7 +115,7 @@ def test_what_a_program_is_not_declared_with_is_refused_before_anything_runs(
     lab: Lab, tmp_path: Path, model: Path
 ) -> None:
     gguf = a_model(tmp_path, ".gguf")
-    phone = ("-s", lab.serials[0])
+    phone = ("-s", lab.serial)
     said = lab.cli("bench", gguf, *phone, "--flag", "repetitions=0").ended_with(2).said
     assert "repetitions must be a whole number from 1 up to 1000, not '0'" in said
     said = lab.cli("bench", gguf, *phone, "--flag", "prompt=1").ended_with(2).said
@@ -134,7 +134,7 @@ def test_passes_that_need_more_than_its_time_are_refused_before_anything_runs(
     words = (
         a_model(tmp_path, ".param"),
         "-s",
-        lab.serials[0],
+        lab.serial,
         "--flag",
         "shape=[8,8,3]",
         "-t",
@@ -233,7 +233,7 @@ def test_a_program_is_kept_by_content_and_used_without_being_named_again(
         "isn't started from a file"
         in cli("build", "add", program, "--tool", "llama_main").ended_with(4).said
     )
-    kept = cli("build", "add", program, "--tool", "counting", "--json").ok().json
+    kept = cli.json("build", "add", program, "--tool", "counting")
     assert (kept["name"], kept["tool"], kept["abi"].partition("-")[0]) == (
         "counting",
         "declared:counting",
@@ -244,7 +244,7 @@ def test_a_program_is_kept_by_content_and_used_without_being_named_again(
     assert (run["outcome"], run["report"]["inference_mean_us"]) == ("completed", 12_500)
     assert run["case"]["build_sha256"] == kept["sha256"]
     # Its parameters are listed with their meaning and bounds.
-    (flag,) = cli("flags", "counting", "--json").ok().json["flags"]
+    (flag,) = cli.json("flags", "counting")["flags"]
     assert (flag["name"], flag["type"], flag["default"]) == ("n", "int", "4")
     assert flag["meaning"] == "what is counted: a whole number from 1"
     # What was measured stays readable when nobody declares the program any more.
@@ -297,9 +297,7 @@ def test_the_real_llama_bench_measures_a_tiny_model_on_this_computer(cli: Cli) -
 
 def test_a_run_becomes_an_issue_without_anything_private(lab: Lab, tmp_path: Path) -> None:
     model = a_model(tmp_path, ".onnx")
-    done = lab.cli(
-        "bench", model, "-s", lab.serials[0], "-d", "nnapi", "-t", "1", "-n", "1", "--json"
-    )
+    done = lab.cli("bench", model, "-s", lab.serial, "-d", "nnapi", "-t", "1", "-n", "1", "--json")
     run = runs_of(done)[0]
     out = tmp_path / "issue.md"
     lab.cli("results", "log", run["run_id"], "--issue", "--out", out).ok()

@@ -34,7 +34,7 @@ def advice(
     home: Path, *runs: list[RunRecord], models: tuple[Model, ...] = (MOBILENET,)
 ) -> dict[str, str]:
     lab = lab_of([record for some in runs for record in some], models=models)
-    lines = Cli(home=stored(home / "home", lab))("advise --json").ok().json["advice"]["lines"]
+    lines = Cli(home=stored(home / "home", lab)).json("advise")["advice"]["lines"]
     assert all(line["runs"] for line in lines)
     return {line["rule"]: line["text"] for line in lines}
 

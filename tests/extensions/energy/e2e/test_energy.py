@@ -45,7 +45,7 @@ def watts(profile: str, cluster: str) -> float:
 
 
 def bench(lab: Lab, phone: int, model: Path, *words: object) -> Any:
-    return lab.cli("bench", model, "-s", lab.serials[phone], *words, "--json").ok().json
+    return lab.cli.json("bench", model, "-s", lab.serials[phone], *words)
 
 
 def energies(lab: Lab, phone: int, model: Path, *words: object) -> list[Mapping[str, Any]]:
@@ -199,7 +199,7 @@ def test_a_load_makes_a_case_as_slow_as_the_same_load_from_elsewhere(
     # Each process of a load gets its turn in a second of this computer, also of a busy one.
     rest = "invocations: 3\nsettings: {min_secs: 4}"
     plan = loads(lab, tmp_path, model, "cpu=2, memory=1, cpu=1+gpu=1", rest)
-    made = lab.cli("run", plan, "--json").ok().json
+    made = lab.cli.json("run", plan)
     assert {run["outcome"] for run in made["runs"]} == {"completed"}
     (row,) = lab.cli("report", made["campaign_id"], "--format", "json").ok().json["results"]
     found = {item["load"]: item for item in row["contention"]}
@@ -245,12 +245,12 @@ def test_memory_and_gpu_that_are_shared_slow_a_case_by_their_share(
     lab = unhurried_lab
     rest = "invocations: 5\nsettings: {min_secs: 4, warmup_min_secs: 0.1}"
     plan = loads(lab, tmp_path, model, load, rest, delegate=delegate)
-    made = lab.cli("run", plan, "--json").ok().json
+    made = lab.cli.json("run", plan)
     (row,) = lab.cli("report", made["campaign_id"], "--format", "json").ok().json["results"]
     alone, beside = (item["median_us"] for item in row["contention"])
-    lab.fault(lab.serials[0], "foreign-load", "cores=0", same)
+    lab.fault(lab.serial, "foreign-load", "cores=0", same)
     timed = lab.cli(
-        "bench", model, "-s", lab.serials[0], "-d", delegate, "-t", "1", "-n", "5", "--json"
+        "bench", model, "-s", lab.serial, "-d", delegate, "-t", "1", "-n", "5", "--json"
     ).json
     lab.clear()
     latencies = sorted(

@@ -40,10 +40,10 @@ def worker(lab: Lab, database: Database, tmp_path: Path) -> Iterator[Path]:
 def test_a_fault_of_the_devices_file_is_told_once_and_what_it_said_before_counts(
     lab: Lab, database: Database, worker: Path
 ) -> None:
-    inventory, serial = lab.cli.home / "devices.yaml", lab.serials[0]
+    inventory, serial = lab.cli.home / "devices.yaml", lab.serial
 
     def told() -> tuple[set[str], list[str], str]:
-        status = lab.cli("farm", "status", "--json", BENCHFARM_STORE=database.url).ok().json
+        status = lab.cli.json("farm", "status", BENCHFARM_STORE=database.url)
         with FarmQueue(database.url) as queue:
             rows = [row for row in queue.phones() if row["serial"] == serial]
         pools = [pool for row in rows for pool in read_labels(row["labels"]).pools]

@@ -38,6 +38,8 @@ class Nights:
     def __call__(self, *words: object) -> Done:
         return self.cli(*words, timeout_s=PATIENCE_S, BENCHFARM_STORE=str(self.store))
 
+    json = Cli.json
+
     def changes(self, *words: object) -> tuple[int, dict[str, Any]]:
         """Return the exit code, and the changes by configuration."""
         done = self("history", "changes", "--json", *words)
@@ -66,11 +68,9 @@ def nights(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nights]:
     folder = tmp_path_factory.mktemp("regressions")
     cli = Cli(home=folder / "home")
     try:
-        (phone,) = (
-            cli("virtual", "up", "pixel-4", "--rooted", "--speed", "60", "--seed", "4", "--json")
-            .ok()
-            .json["phones"]
-        )
+        (phone,) = cli.json("virtual", "up", "pixel-4", "--rooted", "--speed", "60", "--seed", "4")[
+            "phones"
+        ]
         programs = {"old": 0.0, "slow": 10.0, "twin": 0.0}
         for name, time in programs.items():
             cli("virtual", "program", folder / name, "--release", name, "--time", time).ok()
@@ -177,7 +177,7 @@ def test_a_slow_program_is_confirmed_in_the_process_mode_of_its_series(
     change = of(confirmed, "xnnpack", "4")
     assert change["status"] == "confirmed", change["status_detail"]
     campaign = change["status_detail"].split()[-1]
-    runs = nights("results", "runs", campaign, "--json").ok().json
+    runs = nights.json("results", "runs", campaign)
     assert {run["case"]["mode"] for run in runs} == {"top-app"}
     assert len({run["case"]["build_sha256"] for run in runs}) == 2
 
@@ -192,7 +192,7 @@ def test_another_model_is_run_again_with_the_program_of_its_nights(
 ) -> None:
     change = of(confirmed, "xnnpack", "2")
     assert change["status"] == "refuted", change["status_detail"]
-    runs = nights("results", "runs", change["status_detail"].split()[-1], "--json").ok().json
+    runs = nights.json("results", "runs", change["status_detail"].split()[-1])
     assert {run["case"]["build_sha256"] for run in runs} == {change["after"]["build_sha256"]}
     assert len({run["case"]["model_sha256"] for run in runs}) == 2
 
@@ -208,7 +208,7 @@ def test_a_change_without_an_old_side_cannot_be_run_again_and_says_why(
 def test_what_was_confirmed_or_refuted_is_not_run_again(
     nights: Nights, confirmed: dict[str, Any]
 ) -> None:
-    campaigns = len(nights("results", "list", "--json").ok().json)
+    campaigns = len(nights.json("results", "list"))
 
     exit_code, again = nights.changes("--confirm")
 
@@ -216,7 +216,7 @@ def test_what_was_confirmed_or_refuted_is_not_run_again(
     assert {name: item["status"] for name, item in again.items()} == {
         name: item["status"] for name, item in confirmed.items()
     }
-    assert len(nights("results", "list", "--json").ok().json) == campaigns
+    assert len(nights.json("results", "list")) == campaigns
 
 
 def test_changes_are_told_in_text_and_markdown(nights: Nights, confirmed: dict[str, Any]) -> None:
@@ -248,12 +248,8 @@ def test_an_expected_change_is_told_as_such_and_fails_nothing(
     nights: Nights, confirmed: dict[str, Any]
 ) -> None:
     night = of(confirmed, "xnnpack", "4")["night"]
-    added = (
-        nights(
-            "history", "expect", "delegate=xnnpack,threads=4", night, "slower on purpose", "--json"
-        )
-        .ok()
-        .json
+    added = nights.json(
+        "history", "expect", "delegate=xnnpack,threads=4", night, "slower on purpose"
     )
 
     exit_code, found = nights.changes("--fail-on", "confirmed")

@@ -32,7 +32,7 @@ def test_an_imported_night_is_judged_and_compared_as_it_was_where_it_was_measure
     lab: Lab, model: Path, tmp_path: Path
 ) -> None:
     here, there = lab.cli, Cli(home=tmp_path / "there")
-    serial = lab.serials[0]
+    serial = lab.serial
     lab.fault(serial, "delegate-wrong", "subject=gpu", "times=0")
     words = ("-d", "cpu,gpu", "-t", "1", "-n", "3", "--inferences", "10", "--min-secs", "0.1")
     # The second knows of the first that the GPU's outputs are wrong, and how alike runs are.

@@ -44,7 +44,7 @@ def figures(result: object) -> dict[str, list[float]]:
 
 def test_a_phones_process_gives_prefill_and_decode(lab: Lab) -> None:
     done = lab.cli(
-        "bench", TINY, "-s", lab.serials[0], "-d", "xnnpack", "-t", "2", "-n", "3", *SMALL, "--json"
+        "bench", TINY, "-s", lab.serial, "-d", "xnnpack", "-t", "2", "-n", "3", *SMALL, "--json"
     )
     found = figures(done)
     assert {phase: len(times) for phase, times in found.items()} == {"prefill": 3, "decode": 3}
@@ -88,7 +88,7 @@ def test_two_sides_are_paired_process_by_process_with_a_verdict_of_prefill_and_o
         "-m",
         TINY,
         "-s",
-        lab.serials[0],
+        lab.serial,
         "-d",
         "xnnpack",
         "--detect",
@@ -100,7 +100,7 @@ def test_two_sides_are_paired_process_by_process_with_a_verdict_of_prefill_and_o
     done = lab.cli("ab", "threads:1", "threads:4", *words)
     assert done.exit_code in {0, 1}, done.said
     campaign = done.said.rpartition("campaign: ")[2].split()[0]
-    runs = lab.cli("results", "runs", campaign, "--json").ok().json
+    runs = lab.cli.json("results", "runs", campaign)
     pairs: dict[int, dict[int, set[str]]] = {}
     for run in runs:
         assert run["outcome"] == "completed", run["reason"]
@@ -152,7 +152,7 @@ def test_an_added_program_comes_with_its_libraries_and_is_refused_for_other_mode
     (tmp_path / LANGUAGE_MODEL_LIBRARIES[0]).write_bytes(library_elf(LANGUAGE_MODEL_LIBRARIES[0]))
     words = (
         "-s",
-        lab.serials[0],
+        lab.serial,
         "--build",
         f"litert-lm={program}",
         "-d",
@@ -222,7 +222,7 @@ def test_a_phones_program_writes_its_metrics_and_older_builds_go_without(
         program.write_bytes(benchmark_elf("litert_lm_advanced_main", version=year))
         words = (
             "-s",
-            lab.serials[0],
+            lab.serial,
             "--build",
             f"litert-lm={program}",
             "-d",
@@ -232,7 +232,7 @@ def test_a_phones_program_writes_its_metrics_and_older_builds_go_without(
             "-n",
             "2",
         )
-        runs = lab.cli("bench", TINY, *words, *SMALL, "--json").ok().json["runs"]
+        runs = lab.cli.json("bench", TINY, *words, *SMALL)["runs"]
         assert {run["outcome"] for run in runs} == {"completed"}
         for run in runs:
             assert "sources-disagree" not in _codes(run)
@@ -254,13 +254,13 @@ def test_a_phones_program_writes_its_metrics_and_older_builds_go_without(
 def test_an_engines_flag_is_part_of_the_case_and_of_its_label_and_is_passed_on(
     lab: Lab, tmp_path: Path
 ) -> None:
-    words = ("-s", lab.serials[0], "-d", "xnnpack", "-t", "1", "-n", "2", *SMALL)
-    usual = lab.cli("bench", TINY, *words, "--json").ok().json["runs"]
+    words = ("-s", lab.serial, "-d", "xnnpack", "-t", "1", "-n", "2", *SMALL)
+    usual = lab.cli.json("bench", TINY, *words)["runs"]
     done = lab.cli(
         "bench", TINY, *words, "--flag", "conv_type=float", "--flag", "prefill_batch_sizes=64,128"
     ).ok()
     assert "conv_type=float" in done.stdout
-    runs = lab.cli("results runs newest --json").ok().json
+    runs = lab.cli.json("results runs newest")
     for run in runs:
         assert {"--conv_type=float", "--prefill_batch_sizes=64,128"} <= {*run["command"].split()}
     assert not {str(run["case"]) for run in usual} & {str(run["case"]) for run in runs}

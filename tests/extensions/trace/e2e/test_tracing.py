@@ -30,7 +30,7 @@ def lab(tracing_lab: Lab) -> Iterator[Lab]:
 
 
 def traced(lab: Lab, *words: object) -> Any:
-    (found,) = lab.cli("trace", *words, "--json").ok().json["traces"]
+    (found,) = lab.cli.json("trace", *words)["traces"]
     return found
 
 
@@ -63,7 +63,7 @@ def test_perfetto_records_each_operator_of_each_inference(
         lab,
         model,
         "-s",
-        lab.serials[0],
+        lab.serial,
         "--tool",
         tool,
         "--inferences",
@@ -84,18 +84,18 @@ def test_perfetto_records_each_operator_of_each_inference(
     assert "CONV_2D@0/0" in found_operators
     assert sum(item["share"] for item in found_operators.values()) == pytest.approx(1.0)
     assert found["summary"]["gaps"] == []
-    assert clean(leftovers(lab, lab.serials[0]))
+    assert clean(leftovers(lab, lab.serial))
 
 
 def test_a_traced_run_is_stored_and_its_latency_is_no_result(
     lab: Lab, model: Path, tmp_path: Path
 ) -> None:
-    made = lab.cli("trace", model, "-s", lab.serials[0], "--out", tmp_path, "--json").ok().json
-    (run,) = lab.cli("results", "runs", made["campaign_id"], "--json").ok().json
+    made = lab.cli.json("trace", model, "-s", lab.serial, "--out", tmp_path)
+    (run,) = lab.cli.json("results", "runs", made["campaign_id"])
     assert run["run_pass"] == "trace"
     report = lab.cli("report", made["campaign_id"], "--format", "json").ok().json
     assert [row["median_us"] for row in report["results"]] == [None]
-    page = lab.cli("trace", model, "-s", lab.serials[0], "--out", tmp_path).ok().stdout
+    page = lab.cli("trace", model, "-s", lab.serial, "--out", tmp_path).ok().stdout
     assert "(virtual)" in page
     assert "no result" in page
 
@@ -105,7 +105,7 @@ def test_names_that_lead_elsewhere_stay_in_the_folder(
 ) -> None:
     odd = tmp_path / "..$(reboot)`id`;<b>.tflite"
     shutil.copy(model, odd)
-    found = traced(lab, odd, "-s", lab.serials[0], "--out", tmp_path / "traces")
+    found = traced(lab, odd, "-s", lab.serial, "--out", tmp_path / "traces")
     path = Path(found["file"])
     assert path.parent == tmp_path / "traces"
     assert not set(path.name) & set("$(`;<>/ ")
@@ -113,18 +113,18 @@ def test_names_that_lead_elsewhere_stay_in_the_folder(
 
 
 def test_a_value_that_was_there_before_comes_back(lab: Lab, model: Path, tmp_path: Path) -> None:
-    lab.shell(lab.serials[0], f'setprop {PROPERTY} "it\'s 0"')
+    lab.shell(lab.serial, f'setprop {PROPERTY} "it\'s 0"')
     try:
-        traced(lab, model, "-s", lab.serials[0], "--out", tmp_path)
-        assert lab.shell(lab.serials[0], f"getprop {PROPERTY}") == "it's 0"
+        traced(lab, model, "-s", lab.serial, "--out", tmp_path)
+        assert lab.shell(lab.serial, f"getprop {PROPERTY}") == "it's 0"
     finally:
-        lab.shell(lab.serials[0], f"setprop {PROPERTY} ''")
+        lab.shell(lab.serial, f"setprop {PROPERTY} ''")
 
 
 def test_after_kill_9_restore_ends_the_recording_and_puts_the_property_back(
     lab: Lab, model: Path
 ) -> None:
-    serial = lab.serials[0]
+    serial = lab.serial
     lab.fault(serial, "program-hang")
     process = lab.cli.start("trace", model, "-s", serial)
     try:
@@ -143,21 +143,21 @@ def test_after_kill_9_restore_ends_the_recording_and_puts_the_property_back(
 
 
 def test_ctrl_c_puts_everything_back(lab: Lab, model: Path) -> None:
-    lab.fault(lab.serials[0], "program-hang")
-    process = lab.cli.start("trace", model, "-s", lab.serials[0])
-    wait_for(lab, lab.serials[0], process)
+    lab.fault(lab.serial, "program-hang")
+    process = lab.cli.start("trace", model, "-s", lab.serial)
+    wait_for(lab, lab.serial, process)
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=300)
     assert process.returncode == 130
     assert "run 'benchfarm trace' again" in said
     assert "--resume" not in said
-    assert clean(leftovers(lab, lab.serials[0]))
+    assert clean(leftovers(lab, lab.serial))
 
 
 def test_a_phone_that_is_missing_is_told_and_the_exit_code_says_so(
     lab: Lab, model: Path, tmp_path: Path
 ) -> None:
-    words = ("trace", model, "-s", lab.serials[0], "-s", "GONE", "--out", tmp_path)
+    words = ("trace", model, "-s", lab.serial, "-s", "GONE", "--out", tmp_path)
     done = lab.cli(*words, "--json").ended_with(1)
     assert done.json["missing"] == {"GONE": "is not attached"}
     assert done.json["problems"] == ["GONE: not measured: is not attached"]
@@ -168,32 +168,30 @@ def test_a_phone_that_is_missing_is_told_and_the_exit_code_says_so(
 def test_a_phone_that_is_lost_while_it_records_is_restored(
     lab: Lab, model: Path, tmp_path: Path, kind: str
 ) -> None:
-    lab.fault(lab.serials[0], kind, "moment=run")
-    found = traced(lab, model, "-s", lab.serials[0], "--out", tmp_path)
+    lab.fault(lab.serial, kind, "moment=run")
+    found = traced(lab, model, "-s", lab.serial, "--out", tmp_path)
     assert "CONV_2D@0/0" in operators(found)
-    assert clean(leftovers(lab, lab.serials[0]))
+    assert clean(leftovers(lab, lab.serial))
 
 
 def test_a_plan_may_have_a_trace_beside_timing(lab: Lab, model: Path) -> None:
-    done = lab.cli(
-        "bench", model, "-s", lab.serials[0], "--pass", "trace,timing", "-n", "2", "--json"
-    )
+    done = lab.cli("bench", model, "-s", lab.serial, "--pass", "trace,timing", "-n", "2", "--json")
     runs = done.ok().json["runs"]
     assert sorted(run["run_pass"] for run in runs) == ["timing", "timing", "trace"]
-    assert clean(leftovers(lab, lab.serials[0]))
+    assert clean(leftovers(lab, lab.serial))
 
 
 def test_what_cannot_be_traced_is_refused_at_once(lab: Lab, model: Path) -> None:
     for tool in ("text", "litert"):
-        done = lab.cli("trace", model, "-s", lab.serials[0], "--tool", tool)
+        done = lab.cli("trace", model, "-s", lab.serial, "--tool", tool)
         assert done.exit_code == 2
         assert "nothing can be measured" in done.stderr
     done = lab.cli("trace", model, "-s host").ended_with(2)
     assert "not on this computer" in done.said
-    done = lab.cli("trace", model, "-s", lab.serials[0], "--out", model)
+    done = lab.cli("trace", model, "-s", lab.serial, "--out", model)
     assert done.exit_code == 2
     assert "is no folder" in done.stderr
-    done = lab.cli("trace", model, "-s", lab.serials[0], "--out", model / "traces")
+    done = lab.cli("trace", model, "-s", lab.serial, "--out", model / "traces")
     assert (done.exit_code, "campaign" in done.stderr) == (2, False)
 
 
@@ -208,7 +206,7 @@ def wait_for(lab: Lab, serial: str, process: Any) -> None:
 def test_a_bare_resume_takes_the_measurement_that_was_cut_off_and_not_the_trace_after_it(
     lab: Lab, model: Path
 ) -> None:
-    serial = lab.serials[0]
+    serial = lab.serial
     for words in (
         ("bench", model, "-d", "xnnpack", "-s", serial, "-t", "1", "-n", "2", "--min-secs", "0.1"),
         ("trace", model, "-s", serial),
@@ -219,7 +217,7 @@ def test_a_bare_resume_takes_the_measurement_that_was_cut_off_and_not_the_trace_
         process.send_signal(signal.SIGKILL)
         process.communicate()
         lab.clear()
-    trace, bench = lab.cli("results", "list", "--json").ok().json[:2]
+    trace, bench = lab.cli.json("results", "list")[:2]
     assert (trace["name"], trace["status"], bench["status"]) == ("trace", "cut off", "cut off")
     done = lab.cli("run", "--resume", "--json").ok()
     assert done.json["campaign_id"] == bench["campaign_id"]
