@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from orchestrator.reading.protos import decode_op_profile, decode_result, decode_runtime_info
-from orchestrator.reading.report import parse_run
+from orchestrator.reading.report import RunOutput, parse_run
 
 SHORT = ("--num_runs=20", "--min_secs=0", "--warmup_min_secs=0.05")
 
@@ -22,7 +22,7 @@ def test_result_proto_says_what_the_log_says(bench_phone, models):
     run = phone.run(
         "--graph=m.tflite", "--result_file_path=r.pb", "--report_peak_memory_footprint=true", *SHORT
     )
-    said = parse_run(stdout=run.stdout.encode(), exit_code=0)
+    said = parse_run(RunOutput(stdout=run.stdout.encode(), exit_code=0))
     written = decode_result(phone.get("r.pb"))
     for names, one, other in ((TOLD, said, written), (SUMMARY, said.inference, written.inference)):
         for name in names:

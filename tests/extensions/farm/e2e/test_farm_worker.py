@@ -222,7 +222,8 @@ def test_a_job_that_the_queue_has_lost_is_put_into_it_again(queue: FarmQueue, jo
 
     with working(worker(queue, run, dead_after_s=2.0)):
         until(lambda: queue.jobs()[0]["status"] == "done")
-    assert queue.rows("SELECT * FROM procrastinate_jobs") == []
+        # The last wake-up is taken, too, also one that came while the job ended.
+        until(lambda: queue.rows("SELECT * FROM procrastinate_jobs") == [])
 
 
 def test_a_job_that_was_cancelled_while_its_host_was_silent_is_stopped_and_given_up(
