@@ -89,9 +89,12 @@ NOT_RUN = {
 }
 #: Options that make a command shorter, unless it has them.
 SHORTER = {
-    ("bench",): {"-n": "1", "--min-secs": "0.1"},
+    ("bench",): {"-n": "1", "--min-secs": "0.1", "-t": "1"},
     ("ab",): {"--runs": "2", "--min-secs": "0.1"},
 }
+LONG = {"-n": "--runs", "-t": "--threads"}
+#: What other passes than the usual one are tried with.
+ONE_CASE = {"cpu,xnnpack,gpu": "xnnpack", "xnnpack,gpu": "xnnpack", "1,4": "1"}
 #: Commands whose exit code is an answer: 1 says no.
 ANSWERS = {
     "ab",
@@ -142,15 +145,16 @@ class Reader:
         environ: dict[str, Any] = {"BENCHFARM_STORE": self.database} if farm_findings else {}
         words = [self.named(word, environ) for word in words]
         is_beside_loads = "contention" in line
-        if is_beside_loads:
-            words = [{"xnnpack,gpu": "xnnpack", "1,4": "1"}.get(word, word) for word in words]
+        if "--pass" in words:
+            words = [ONE_CASE.get(word, word) for word in words]
         name = next(
             (start for start in [tuple(words[:2]), tuple(words[:1])] if start in SHORTER), ()
         )
         for option, value in SHORTER.get(name, {}).items():
             # A load's processes need their turns, which a busy computer gives them in a second.
             value = SPEED if option == "--min-secs" and is_beside_loads else value
-            words += [] if option in words or "--campaign" in words else [option, value]
+            is_given = not {option, LONG.get(option), "--campaign"}.isdisjoint(words)
+            words += [] if is_given else [option, value]
         if words[0] == "serve" or words[:2] == ["farm", "worker"]:
             self.serve(words, environ)
             return

@@ -118,7 +118,7 @@ def command(kind: DeviceKind, *, cores: str = "big", **flags: str) -> str:
 def test_the_command_repeats_once_a_process_as_a_repetition_that_failed_only_lowers_its_mean() -> (
     None
 ):
-    """T-LM2; and T-LM4: what it prints of the start is the first measured run's, which a process
+    """What it prints of the start is the first measured run's, which a process
     before made warm.
 
     The command's own warm-up runs on another engine, or since 0.19 on the same one: it is never
@@ -140,9 +140,9 @@ def test_the_command_repeats_once_a_process_as_a_repetition_that_failed_only_low
 
 
 def test_a_phones_program_is_asked_so_that_no_error_is_lost_and_nothing_is_raised() -> None:
-    """T-LM8, 9: messages one at a time; T-LM16: no priority that an app lacks.
+    """Messages one at a time; no priority that an app lacks.
 
-    T-LM10: the log isn't thinned out.
+    The log isn't thinned out.
     """
     words = command(DeviceKind.ANDROID).split()
     assert {
@@ -157,12 +157,12 @@ def test_a_phones_program_is_asked_so_that_no_error_is_lost_and_nothing_is_raise
         if word.startswith(("--multi_turns", "--enable_profiling", "--report_peak"))
     ]
     assert words[-2:] == ["<", "/dev/null"]
-    # T-LM15: older builds lack these two, and end at a flag that they lack.
+    # Older builds lack these two, and end at a flag that they lack.
     assert {"--boost_performance=disabled", "--metric_proto_file_path=/run/metrics.pb"} <= {*words}
 
 
 def test_the_first_token_is_derived_and_the_first_repetition_warms_up() -> None:
-    """T-LM5: the prompt's time and a mean token; T-LM12: one init for all repetitions."""
+    """The prompt's time and a mean token; one init for all repetitions."""
     report = parsed(CREATED + NODES + THREE)
     assert report.extra["derived_first_token_us"] == pytest.approx(1600 + 1040 / 16)
     assert not [
@@ -172,7 +172,7 @@ def test_the_first_token_is_derived_and_the_first_repetition_warms_up() -> None:
         pytest.approx(580_100),
         pytest.approx(2000 / 16),
     )
-    # T-LM17: memory isn't looked at while time is measured.
+    # Memory isn't looked at while time is measured.
     assert report.peak_memory_mib is None
 
 
