@@ -172,8 +172,10 @@ class Expansion:
         return max(least), max(most)
 
 
-#: How often and how long the reference workload runs.
-_REFERENCE: Final = RunSettings(num_runs=10, max_secs=30.0, warmup_min_secs=0.2)
+#: How often and how long the reference workload runs, whatever the defaults of plans are.
+_REFERENCE: Final = RunSettings(
+    num_runs=10, min_secs=1.0, max_secs=30.0, warmup_runs=1, warmup_min_secs=0.2, affinity="big"
+)
 
 
 def reference_case(
@@ -191,7 +193,8 @@ def reference_case(
         skip = skip_reason(facts, None, tool, USUAL_DELEGATE, build)
         if not tool.is_session and skip is None and isinstance(build, Build):
             case = _new_case(_REFERENCE, facts, model, build, USUAL_DELEGATE)
-            return replace(case, threads=1)
+            # The same on an iPhone: earlier checks are found by the case's key.
+            return replace(case, threads=1, affinity=_REFERENCE.affinity)
     return None
 
 
