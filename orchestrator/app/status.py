@@ -333,21 +333,22 @@ def queue_source() -> QueueSource:
 def queue_beside(settings: Settings, stack: ExitStack) -> Queue | None:
     """Return the queue in the store's database.
 
-    None without the packages, or where there is none to be read.
+    None without the farm or its packages, or where there is no queue to be read. Raises PluginError
+    for a broken plugin, StoreError.
     """
     if not settings.store.startswith(("postgresql", "postgres")):
         return None
     try:
-        return stack.enter_context(queue_source().reading(settings.store))
-    except (ImportError, UsageError):
+        sources = list(every("queues", QueueSource).values())
+        return stack.enter_context(sources[0].reading(settings.store)) if sources else None
+    except ImportError:
         return None
 
 
 def owning_jobs(
     settings: Settings, campaign_ids: Sequence[CampaignId]
 ) -> Mapping[CampaignId, JobOwner]:
-    """Return the jobs of some campaigns; campaigns without a job are
-    left out.
+    """Return the jobs of some campaigns; campaigns without a job are left out.
 
     Raises StoreError.
     """
