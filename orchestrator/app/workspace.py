@@ -331,8 +331,9 @@ class Workspace:
         """The adb server of the virtual phones, None when none are up; ``revive`` starts one that
         died before them.
         """
-        # Without its file no lab is up, and nothing of it is imported.
-        if not (self.settings.virtual_folder / "lab.json").exists():
+        # Without the file of one of its processes no lab is up, and nothing of it is imported.
+        folder = self.settings.virtual_folder
+        if not any((item / "lab.json").exists() for item in (folder, *folder.glob("more-*"))):
             return None
         from orchestrator.app.virtual_phones import adb_server, labs
 

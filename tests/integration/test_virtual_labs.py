@@ -107,6 +107,18 @@ def test_a_lab_of_which_a_process_still_runs_is_not_started_again(
     assert len(serials(settings)) == 6
 
 
+def test_the_phones_of_one_process_are_seen_after_the_first_one_has_ended(
+    settings: Settings, wait_until: Callable[..., None]
+) -> None:
+    virtual_phones.start(settings, SIX)
+    ended, left = virtual_phones.labs(settings)
+    os.kill(ended.pid, signal.SIGTERM)
+    wait_until(lambda: virtual_phones.labs(settings) == [left], "the process to end", 60.0)
+    with Workspace(settings) as workspace:
+        seen = [item.seen for item in attached_devices(workspace)]
+    assert {item.address for item in seen if item.usable} == {item.address for item in left.phones}
+
+
 def test_an_adb_server_that_died_while_its_lab_is_up_is_started_again(settings: Settings) -> None:
     one = LabRequest(profiles=("pixel-3",))
     (phone,) = virtual_phones.start(settings, one)
