@@ -402,7 +402,7 @@ def measure(workspace: Workspace, prepared: Prepared) -> MeasuredCampaign:
         observer=observer,
         clock=workspace.clock,
         cancelled=workspace.cancelled,
-        reference=lambda: workspace.reference,
+        reference=workspace.reference,
     )
     for serial, reason in opened.left_out.items():
         observer.on_event(

@@ -81,8 +81,8 @@ class Context:
     cancelled: threading.Event
     #: Returns the function that runs a program in a pass.
     runner_of: Callable[[Pass], RunProgram]
-    #: Returns the reference for outputs, made when it is first needed.
-    reference: Callable[[], ParityReference]
+    #: The reference for outputs.
+    reference: ParityReference
     #: How long a device that didn't become fit is paused.
     unfit_pause_s: float = 300.0
 
@@ -405,7 +405,7 @@ def parity_basis(invocation: Invocation, context: Context) -> ParityBasis | Endi
         reason = f"the flag {input_flags[0]} sets the inputs or outputs itself"
         return skipped("parity-own-inputs", reason)
     try:
-        return context.reference().basis(
+        return context.reference.basis(
             context.models[case.model_sha256], context.campaign.terms.parity_inputs
         )
     except ModelError as error:
