@@ -321,12 +321,13 @@ def _log(device: AdbDevice) -> Found:
 def _quiet(device: AdbDevice, conditioner: LadderConditioner) -> Found:
     """Bring the phone into the default quiet mode and back; report unavailable steps."""
     notes: list[str] = []
+
+    def keep(text: str, is_problem: bool) -> None:
+        if is_problem:
+            notes.append(text)
+
     try:
-        conditioner.prepare(
-            device,
-            PlanTerms(limits=FitLimits(wait=0.0)),
-            on_note=lambda text, is_problem: notes.append(text),
-        )
+        conditioner.prepare(device, PlanTerms(limits=FitLimits(wait=0.0)), on_note=keep)
     finally:
         restored = conditioner.restore(device)
     observation = f"{counted(len(restored), 'change')} made and undone"

@@ -109,7 +109,7 @@ def test_a_closed_campaign_is_over_and_says_what_was_abandoned(
     assert {run.run_id for run in runs if run.report is not None} == {"cut-timing-0"}
     for command in (
         lambda: stored.close(settings, ["cut"]),
-        lambda: measuring.run_plan(settings, {}, Path("cut"), resume=True, reporting=Reporting()),
+        lambda: measuring.run(settings, {}, Path("cut"), resume=True, reporting=Reporting()),
     ):
         with pytest.raises(UsageError, match=r"campaign cut .* is closed: nothing is left to run"):
             command()
@@ -124,7 +124,7 @@ def test_a_name_means_the_newest_campaign_also_where_an_older_one_is_open(
         newer = samples.campaign("over", status=CampaignStatus.FINISHED, created_at=later)
         samples.begin(opened.store, newer)
     with pytest.raises(UsageError, match=r"campaign over \(nightly\) is finished"):
-        measuring.run_plan(settings, {}, Path("nightly"), resume=True, reporting=Reporting())
+        measuring.run(settings, {}, Path("nightly"), resume=True, reporting=Reporting())
 
 
 def test_rounds_that_would_be_added_and_curves_that_are_cut_are_abandoned_too(
@@ -221,7 +221,7 @@ def test_what_a_job_of_the_farm_goes_on_with_is_offered_to_nobody_else(
                 "ok"
             ]
         with pytest.raises(UsageError, match="night_B is a job of the farm"):
-            measuring.run_plan(shared, {}, resume=True, reporting=Reporting())
+            measuring.run(shared, {}, resume=True, reporting=Reporting())
         with pytest.raises(UsageError, match="a job of the farm that waits or runs") as caught:
             stored.close(shared, ["night_B"])
         assert "benchfarm farm cancel night -s B" in caught.value.hint
@@ -292,11 +292,11 @@ def test_a_campaign_whose_pass_is_not_installed_is_named_and_another_one_resumed
         foreign = replace(first, run_pass=Pass("acme.gone"))
         later = older.created_at + timedelta(days=1)
         interrupted(opened.store, samples, "new", invocations=(first, foreign), created_at=later)
-    result = measuring.run_plan(settings, {}, resume=True, reporting=Reporting())
+    result = measuring.run(settings, {}, resume=True, reporting=Reporting())
     assert isinstance(result.data, dict)
     assert (result.data["campaign_id"], result.exit_code) == ("done", 1)
     assert "new (nightly) isn't resumed: there is no pass 'acme.gone'" in result.text
     with pytest.raises(
         UsageError, match=r"new is not resumable here: there is no pass 'acme\.gone'"
     ):
-        measuring.run_plan(settings, {}, resume=True, reporting=Reporting())
+        measuring.run(settings, {}, resume=True, reporting=Reporting())

@@ -20,6 +20,7 @@ import pytest
 from benchfarm_virtual.faults import parse_fault
 from orchestrator.clock import SystemClock
 from orchestrator.devices.adb_server import AdbServer
+from orchestrator.devices.check import check_phone
 from orchestrator.devices.conditioning import LadderConditioner
 from orchestrator.devices.phone import AdbDevice
 from orchestrator.devices.quiet import steps_for
@@ -416,6 +417,16 @@ def test_the_phone_of_a_holder_that_fell_silent_is_taken_over_and_refuses_what_h
     # What he changed is undone from the phone's own file, and nothing of his is left.
     assert second.restore(device) == ["staying awake while plugged in"]
     assert device.shell(f"ls {device.work_folder}").text.split() in ([], ["runs"])
+
+
+def test_a_wait_for_a_silent_holder_is_no_lack_of_the_phone_that_is_checked(
+    device: Tripwire, holder: subprocess.Popen[str], tmp_path: Path
+) -> None:
+    os.kill(holder.pid, signal.SIGSTOP)
+    checks = {item.name: item for item in check_phone(device, LadderConditioner(tmp_path / "b"))}
+    os.kill(holder.pid, signal.SIGCONT)
+    assert "in use" not in checks["quiet mode"].cost, checks["quiet mode"]
+    assert "made and undone" in checks["quiet mode"].seen
 
 
 def test_a_boot_between_two_runs_is_seen_and_the_phone_made_quiet_again(
