@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from orchestrator.analysis.summary import summarize
+from orchestrator.clock import night_of
 from orchestrator.extensions.history.series import (
     NightTable,
     night_details,
-    night_of,
     night_table,
 )
 from orchestrator.records.case import BuildSha, CampaignId, ModelSha, Serial, SeriesKey
