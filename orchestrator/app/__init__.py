@@ -7,7 +7,7 @@ Nothing here prints or exits. Commands and Python (`lab`) make the same requests
 |---|---|---|
 | bench, run | `measuring.run_plan` | `preparing.task_of`: a plan, its files (`inputs`), its devices (`attached`) |
 | run --resume | `resuming.resume` | `reopen`: a stored campaign, its files, the devices of its open runs |
-| ab | `pairing.compare_ab` | `sides_of`, `prepare`: two plans on the same devices, in turns |
+| ab | `pairing.compare_ab` | `sides_of`, `prepare_pair`: two plans on the same devices, in turns |
 | bisect | `bisecting.bisect` | the sides of one comparison after the other |
 | device check --sessions | `resolution` | one plan several times |
 | a farm's job | `extensions.farm.job` | a task with the files of its submission |
@@ -15,7 +15,8 @@ Nothing here prints or exits. Commands and Python (`lab`) make the same requests
 `preparing.planned` makes the cases, `choice` says which build runs on which device, and
 `preparing.prepared_of` makes the campaign; `start` stores it and holds its devices;
 `measuring.measure` runs it, and returns a `MeasuredCampaign` with all that is told of it.
-`comparing` (also of the pairs of `ab`), `stored`, `status` and `exchange` read what is stored.
+`comparing` (also of the pairs of `ab`), `stored`, `status`, `farm` and `exchange` read what is
+stored.
 `phones`, `virtual_phones`, `builds` and `doctor` are about what is there. `workspace` makes every
 adapter.
 """
