@@ -9,7 +9,7 @@ import socket
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -32,7 +32,7 @@ from orchestrator.engine.events import (
 from orchestrator.errors import StoreError, UsageError
 from orchestrator.files import file_of, name_of, write_whole
 from orchestrator.passes import pass_of
-from orchestrator.plugins import JobOwner, Queue, QueueSource, every
+from orchestrator.plugins import JobOwner, Queue, QueueSource, load, plugins
 from orchestrator.ports import Observer
 from orchestrator.processes import Locks
 from orchestrator.programs import usual_tool
@@ -324,25 +324,22 @@ def runner_elsewhere(settings: Settings, campaign: Campaign) -> str:
 
 def queue_source() -> QueueSource:
     """Return the source of the queue; raises UsageError where the farm isn't installed."""
-    sources = every("queues", QueueSource)
-    if not sources:
+    entry = next(iter(plugins("queues").values()), None)
+    if entry is None:
         raise UsageError("the farm isn't installed", hint="benchfarm's whole distribution has it")
-    return next(iter(sources.values()))
+    return load(entry, QueueSource)
 
 
 def queue_beside(settings: Settings, stack: ExitStack) -> Queue | None:
     """Return the queue in the store's database.
 
-    None without the farm or its packages, or where there is no queue to be read. Raises PluginError
-    for a broken plugin, StoreError.
+    None without the farm or its packages, or where there is none to be read. Raises PluginError.
     """
-    if not settings.store.startswith(("postgresql", "postgres")):
+    if settings.store_file is not None or not plugins("queues"):
         return None
-    try:
-        sources = list(every("queues", QueueSource).values())
-        return stack.enter_context(sources[0].reading(settings.store)) if sources else None
-    except ImportError:
-        return None
+    with suppress(ImportError):
+        return stack.enter_context(queue_source().reading(settings.store))
+    return None
 
 
 def owning_jobs(

@@ -273,14 +273,13 @@ def test_a_plugin_that_is_broken_is_named_and_everything_else_goes_on(benchfarm:
     }
     for path in acme / "exporters.py", acme / "passes.py":
         path.write_text("import nothing_of_this_name\n", "utf-8")
-    told = "[benchfarm.queues]\nacme = acme.exporters:NONE\n"
-    told += "[benchfarm.delegates]\nunprefixed = acme.delegates:NPU\n"
-    names.write_text(kept[names].replace("[benchfarm.delegates]\n", told), "utf-8")
+    told = "[benchfarm.delegates]\nunprefixed = acme.delegates:NPU\n"
+    queues = "[benchfarm.queues]\nacme = acme.exporters:QUEUE\n"
+    names.write_text(queues + kept[names].replace("[benchfarm.delegates]\n", told), "utf-8")
     try:
         for name, words in {
             "acme-lines": ("export", "--format", "acme-lines", "--out", "other.acme-lines"),
             "acme.idle": ("bench", MODEL, "--pass", "acme.idle"),
-            "acme": ("--store", "postgresql://127.0.0.1:1/none", "doctor"),
         }.items():
             told = benchfarm(*words, code=2)
             assert f"'{name}' of benchfarm-acme can't be loaded: ModuleNotFoundError" in told
@@ -288,6 +287,7 @@ def test_a_plugin_that_is_broken_is_named_and_everything_else_goes_on(benchfarm:
             assert "Traceback" not in told
         benchfarm("export", "--format", "json", "--out", "other.json")
         benchfarm("report", "--format", "text")
+        assert "a farm of many hosts needs a store" in benchfarm("doctor", "--farm", code=2)
         told = benchfarm("bench", MODEL, "-s", "none", "-d", "gpu", code=3)
         assert "none: is not attached" in told
         benchfarm("acme")
