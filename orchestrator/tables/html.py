@@ -171,7 +171,7 @@ class TableHtml(Generic[R]):
             is_hidden, cells = item in shared, item.html[rows]
             heads.append(f"<th hidden{item.head[3:]}" if is_hidden else item.head)
             columns.append(
-                (item, [f"<td hidden{cells[0][3:]}"] * len(cells) if is_hidden else cells)
+                (item, [f"<td hidden{cell[3:]}" for cell in cells] if is_hidden else cells)
             )
         caption = plain(table.caption)
         shared_text = "; ".join(filter(None, (item.shared_text(begin) for item in shared)))
@@ -261,8 +261,8 @@ class TableHtml(Generic[R]):
         two more digits where exports have more.
         """
         if not (self._is_grid or column.tone or column.is_signed or column.bar):
-            for text in texts:
-                css_class = "n nothing" if text in NOTHINGS else "n"
+            for text, figure in zip(texts, figures, strict=True):
+                css_class = "n nothing" if figure is None or text in NOTHINGS else "n"
                 yield _class(css_class), text if column.shown is None else plain(text)
             return
         shown_digits = column.decimals(figures)

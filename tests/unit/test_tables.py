@@ -121,6 +121,18 @@ def test_a_page_says_once_only_what_all_rows_say_in_the_same_words() -> None:
         assert ("In all rows: runs 3." in page) == is_same
         # The page's script searches and saves it nevertheless.
         assert page.count('<td hidden class="n">3</td>') == 2 * is_same
+    # Figures that are shown alike are sorted and saved as they are.
+    figure = Column[float]("x", "x", float, Kind.NUMBER, digits=1, exact=3, is_merged=True)
+    names = Column[float]("name", "name", str)
+    table = Table(name="x", caption="X", columns=(names, figure), rows=[1.51, 1.49])
+    page = folds(render(table, Form.HTML))["x"]
+    assert re.findall('<td hidden class="n" data-value="(.*?)">1.5', page) == ["1.51", "1.49"]
+
+
+def test_a_word_in_place_of_a_figure_looks_like_no_figure() -> None:
+    figure = Column[float | None]("x", "x", lambda row: row, Kind.NUMBER, shown=lambda _: "none")
+    page = html.table_html(Table(name="x", caption="X", columns=(figure, figure), rows=[None]))
+    assert '<td data-label="x" class="n nothing">none</td>' in page
 
 
 def test_a_sentence_of_several_lines_is_one_line_for_people() -> None:
