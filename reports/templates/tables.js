@@ -2,7 +2,7 @@
    Of a packed table, cells are made of their HTML once they are seen or asked for. */
 (function () {
   var make = report.element, collator = new Intl.Collator(undefined, { numeric: true });
-  /* Of a table with more rows, only those in view are in the document, so that their number doesn't matter. */
+  /* Of a packed table with more rows, only those in view are in the document, so that their number doesn't matter. */
   var ALL_DRAWN = 300, BEYOND = 15, PRINTED = 1000, ROW = 34;
   var FEW = 12, TALL = 40, MOST_CHOICES = 200, WIDEST = 40;
   var chosen = { model: "", device: "" };
@@ -46,7 +46,7 @@
     /* Of a row: the element with its attributes, and the one with its cells, too, once it is seen. */
     this.rows = packed ? packed.rows.places.map(function (number, place) { return { place: place, frame: starts.element(place) }; }) :
       Array.from(this.body.rows, function (row) { return { frame: row, element: row }; });
-    this.isLong = this.rows.length > ALL_DRAWN;
+    this.isLong = Boolean(packed) && this.rows.length > ALL_DRAWN;
     this.words = new Map();
     this.group = null;
     this.sorted = null;

@@ -135,3 +135,18 @@ def test_pages_fit_the_window_and_have_no_serious_fault_of_accessibility(
     check(OF_COLOURS if scheme == "dark" else ())
     follow(page, page.get_by_role("link", name="Campaigns"))
     check(OF_COLOURS if scheme == "dark" else ())
+
+
+def test_a_lab_of_many_campaigns_sorts_them_too(open_page, site):
+    html = (site / "campaigns/index.html").read_text("utf-8")
+    row = re.findall(r"<tbody>(<tr.*?</tr>)", html, re.DOTALL)[0]
+    (site / "campaigns/many.html").write_text(html.replace(row, row * 400), "utf-8")
+    page = open_page("campaigns/many.html")
+    rows, head = page.locator("tbody tr"), page.locator("thead th").nth(1)
+    assert rows.count() > 400
+    firsts = set()
+    for order in ("ascending", "descending"):
+        head.locator("button").click()
+        expect(head).to_have_attribute("aria-sort", order)
+        firsts.add(rows.first.inner_text())
+    assert len(firsts) == 2
