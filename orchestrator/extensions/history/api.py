@@ -111,6 +111,10 @@ def make_api(
     @api.get("/submissions/{submission}/left_out")
     def left_out(submission: str) -> Sequence[LeftOutAnswer]:
         """Return the phones that a submission selects and that have no job of it."""
+        if queue is not None and not queue.jobs(submission):
+            raise NotFoundError(
+                f"there is no submission {submission!r}", hint=f"{PATH}/jobs lists the open ones"
+            )
         reasons = queue.left_out(submission) if queue is not None else {}
         return [LeftOutAnswer(serial=serial, reason=why) for serial, why in reasons.items()]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import threading
+import urllib.error
 import urllib.request
 import uuid
 from collections.abc import Callable, Iterator
@@ -350,6 +351,8 @@ def test_the_api_names_the_phones_of_a_submission_without_a_job(
             url = f"{http_address(listening)}/api/v1/submissions/night/left_out"
             with urllib.request.urlopen(url, timeout=60) as response:
                 assert json.load(response) == [{"serial": "B", "reason": "away since noon"}]
+            with pytest.raises(urllib.error.HTTPError, match="404"):
+                urllib.request.urlopen(url.replace("night", "other"), timeout=60)
         finally:
             server.should_exit = True
             thread.join(60)
