@@ -15,7 +15,7 @@ from tests.samples.command import Cli
 from tests.samples.places import REPO
 
 EXAMPLE = REPO / "examples" / "plugin" / "acme" / "passes.py"
-REPETITION = "from orchestrator.plugins import Repetition"
+REPETITION = "from orchestrator.passes.specification import Repetition"
 
 
 def installed(folder: Path, *, name: str = "acme.idle", text: str = "") -> str:
