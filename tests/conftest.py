@@ -461,7 +461,7 @@ def golden(name: str, made: str) -> None:
 
 
 def folds(page: str) -> dict[str, Any]:
-    """Return what is folded into a page, by name: tables with their rows, and pictures, as HTML."""
+    """Return the folded parts of a page by name: tables with their rows, and pictures, as HTML."""
     found = re.findall(r'<script type="text/plain" id="pack-([^"]+)">([^<]*)<', page)
     return {
         name: _unfolded(json.loads(gzip.decompress(base64.b64decode(text)))) for name, text in found

@@ -92,7 +92,7 @@ class Cli:
         return Done(exit_code=process.returncode, stdout=stdout, stderr=stderr)
 
     def json(self, *words: object, **how: Any) -> Any:
-        """Return what the command prints as JSON; fail the test unless it ends well."""
+        """Return the JSON that the command prints; fail the test unless it ends well."""
         return self(*words, "--json", **how).ok().json
 
     def start(
