@@ -244,7 +244,7 @@ def test_cancelling_closes_what_had_begun_and_waits_and_leaves_what_runs_to_its_
         host_lives(queue, "two", version="1")
         begin(queue, "A", host="two")
         with Workspace(shared) as workspace:
-            result = submissions.cancel(workspace, queue, NIGHT, [])
+            result = submissions.cancel(workspace, NIGHT, [])
     said = "night: 1 job cancelled, 1 being stopped; the remaining runs of 1 that had begun are abandoned"
     assert result.text == said
     assert open_ones(shared) == {"night_A"}

@@ -32,7 +32,6 @@ from orchestrator.tables.escapes import one_line
 from orchestrator.units import counted, format_bytes
 
 if TYPE_CHECKING:
-    from orchestrator.extensions.farm.queue import FarmQueue
     from orchestrator.plugins import Workspace
 
 #: Connections to the queue, at most: of a worker's jobs, and of its main loop.
@@ -163,12 +162,6 @@ def submit(
     )
 
 
-def _opened_queue(settings: Settings) -> FarmQueue:
-    from orchestrator.extensions.farm.queue import FarmQueue
-
-    return FarmQueue(settings.store)
-
-
 def _without_job(left_out: Mapping[str, str]) -> list[str]:
     """Return a line per phone without a job."""
     return [f"{serial}: no job: {reason}" for serial, reason in left_out.items()]
@@ -191,9 +184,10 @@ def farm_status(
     Example: benchfarm farm status
     """
     from orchestrator.extensions.farm import submissions
+    from orchestrator.extensions.farm.queue import FarmQueue
     from orchestrator.plugins import Workspace, read_farm
 
-    with _opened_queue(settings) as queue, Workspace(settings) as workspace:
+    with FarmQueue(settings.store) as queue, Workspace(settings) as workspace:
 
         def read() -> tuple[CommandResult, bool]:
             farm = read_farm(workspace, queue, submission)
@@ -268,8 +262,8 @@ def cancel(
     from orchestrator.extensions.farm import submissions
     from orchestrator.plugins import Workspace
 
-    with _opened_queue(settings) as queue, Workspace(settings) as workspace:
-        return submissions.cancel(workspace, queue, submission, phones or ())
+    with Workspace(settings) as workspace:
+        return submissions.cancel(workspace, submission, phones or ())
 
 
 @command("farm pause")
@@ -288,9 +282,9 @@ def pause(
 
     Example: benchfarm farm pause --undo
     """
-    from orchestrator.extensions.farm.source import QUEUE
+    from orchestrator.extensions.farm import submissions
 
-    return (QUEUE.resume if undo else QUEUE.pause)(settings, scopes or ())
+    return (submissions.resume if undo else submissions.pause)(settings, scopes or ())
 
 
 @command("farm forget")
@@ -304,8 +298,7 @@ def forget(
     """
     from orchestrator.extensions.farm import submissions
 
-    with _opened_queue(settings) as queue:
-        return submissions.forget(queue, scopes)
+    return submissions.forget(settings, scopes)
 
 
 @command("farm clean")
@@ -321,10 +314,11 @@ def clean(
     Example: benchfarm farm clean --dry-run
     """
     from orchestrator.extensions.farm.manifest import Contents
+    from orchestrator.extensions.farm.queue import FarmQueue
     from orchestrator.plugins import age_of
 
     older_than_s = age_of("--older-than", older_than)
-    with _opened_queue(settings) as queue:
+    with FarmQueue(settings.store) as queue:
         contents = Contents(queue, settings.cache_folder)
         cleaned = contents.clean(older_than_s=older_than_s, is_trial=dry_run)
     outcome = "would be deleted" if dry_run else "were deleted"

@@ -138,7 +138,7 @@ class JobTable(Database):
                 asdict(submission),
             )
             if not inserted.rowcount:
-                raise UsageError(f"{name}: this submission is in the queue already")
+                raise name_taken(name)
             locked = connection.execute(
                 """
                 WITH kept AS MATERIALIZED
@@ -314,6 +314,13 @@ class JobTable(Database):
             list(campaign_ids),
         )
         return {row.pop("campaign_id"): JobOwner(**row) for row in rows}
+
+
+def name_taken(submission: str) -> UsageError:
+    """Return the error for a new submission with the name of a queued or stored one."""
+    return UsageError(
+        f"{submission}: a submission of this name exists already", hint="give another --name"
+    )
 
 
 def can_have_jobs(serial: str) -> bool:

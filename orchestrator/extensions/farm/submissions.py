@@ -13,7 +13,7 @@ from typing import Final
 
 from orchestrator.clock import night_of
 from orchestrator.errors import NotFoundError, PlanError, UsageError
-from orchestrator.extensions.farm.job_table import Submission
+from orchestrator.extensions.farm.job_table import Submission, name_taken
 from orchestrator.extensions.farm.manifest import Content, Contents, Manifest, builds_kind, dump
 from orchestrator.extensions.farm.phones import check_names, choose_phones
 from orchestrator.extensions.farm.queue import FarmQueue
@@ -92,10 +92,7 @@ def submit(
         if name and workspace.store.submission(submission):
             if once:
                 return Submitted(submission=submission, jobs=(), is_known=True)
-            raise UsageError(
-                f"{submission}: a submission of this name was measured before",
-                hint="give another --name",
-            )
+            raise name_taken(submission)
         check_names(workspace, queue, plan.devices)
         chosen, left_out, missed = choose_phones(queue, plan.devices)
         manifest, paths, missing = _pack(workspace, plan, chosen, models)
@@ -262,22 +259,21 @@ _LISTED: Final = "'benchfarm farm status' lists all"
 _SCOPES: Final = "write farm, host:NAME or phone:SERIAL"
 
 
-def cancel(
-    workspace: Workspace, queue: FarmQueue, submission: str, serials: Sequence[str]
-) -> DoneAnswer:
+def cancel(workspace: Workspace, submission: str, serials: Sequence[str]) -> DoneAnswer:
     """Cancel a submission, or some phones' jobs of it: waiting jobs at once, running ones once
     their phones are restored.
 
     The remaining runs of their campaigns are abandoned: here for waiting jobs, by the worker for
     running ones.
     """
-    jobs = queue.jobs(submission)
-    if not jobs:
-        raise unknown_submission(submission)
-    unknown = sorted(set(serials) - {job["serial"] for job in jobs})
-    if unknown:
-        raise UsageError(f"{submission} has no job for {', '.join(unknown)}")
-    stopped = queue.cancel(submission, list(serials) or None)
+    with FarmQueue(workspace.settings.store) as queue:
+        jobs = queue.jobs(submission)
+        if not jobs:
+            raise unknown_submission(submission)
+        unknown = sorted(set(serials) - {job["serial"] for job in jobs})
+        if unknown:
+            raise UsageError(f"{submission} has no job for {', '.join(unknown)}")
+        stopped = queue.cancel(submission, list(serials) or None)
     # Also those of an earlier call, if it was interrupted.
     campaign_ids = [
         job["campaign_id"]
@@ -293,28 +289,30 @@ def cancel(
     return DoneAnswer(text=text, data=data)
 
 
-def pause(queue: FarmQueue, scopes: Sequence[str]) -> DoneAnswer:
+def pause(settings: Settings, scopes: Sequence[str]) -> DoneAnswer:
     """Pause hosts or phones (``host:NAME``, ``phone:SERIAL``) or the whole farm."""
-    existing = {"farm"}
-    # Also hosts whose worker ended: it may start again.
-    existing |= {f"host:{row['name']}" for row in queue.rows("SELECT name FROM farm_hosts")}
-    existing |= {f"phone:{row['serial']}" for row in [*queue.phones(), *queue.away()]}
-    if unknown := set(scopes) - existing:
-        names = ", ".join(sorted(unknown))
-        raise UsageError(f"the farm has no {names}", hint=f"{_SCOPES}; {_LISTED}")
-    for scope in scopes or ["farm"]:
-        queue.pause(scope)
-    return _paused(queue)
+    with FarmQueue(settings.store) as queue:
+        existing = {"farm"}
+        # Also hosts whose worker ended: it may start again.
+        existing |= {f"host:{row['name']}" for row in queue.rows("SELECT name FROM farm_hosts")}
+        existing |= {f"phone:{row['serial']}" for row in [*queue.phones(), *queue.away()]}
+        if unknown := set(scopes) - existing:
+            names = ", ".join(sorted(unknown))
+            raise UsageError(f"the farm has no {names}", hint=f"{_SCOPES}; {_LISTED}")
+        for scope in scopes or ["farm"]:
+            queue.pause(scope)
+        return _paused(queue)
 
 
-def resume(queue: FarmQueue, scopes: Sequence[str]) -> DoneAnswer:
+def resume(settings: Settings, scopes: Sequence[str]) -> DoneAnswer:
     """End pauses, all or none; raises UsageError for a scope that isn't paused."""
     resumed = scopes or ["farm"]
-    if unknown := set(resumed) - set(queue.pauses()):
-        raise UsageError(f"not paused: {', '.join(sorted(unknown))}", hint=_LISTED)
-    for scope in resumed:
-        queue.resume(scope)
-    return _paused(queue)
+    with FarmQueue(settings.store) as queue:
+        if unknown := set(resumed) - set(queue.pauses()):
+            raise UsageError(f"not paused: {', '.join(sorted(unknown))}", hint=_LISTED)
+        for scope in resumed:
+            queue.resume(scope)
+        return _paused(queue)
 
 
 def _paused(queue: FarmQueue) -> DoneAnswer:
@@ -327,14 +325,16 @@ def paused_text(pauses: Sequence[str]) -> str:
     return f"paused: {', '.join(pauses) or 'nothing'}"
 
 
-def forget(queue: FarmQueue, scopes: Sequence[str]) -> DoneAnswer:
+def forget(settings: Settings, scopes: Sequence[str]) -> DoneAnswer:
     """Remove hosts and phones for good (``host:NAME``, ``phone:SERIAL``), all or none.
 
     For a serial number that several phones had, remove its clash.
 
     Raises UsageError for a live host, and for a phone that a host announces.
     """
-    if unknown := queue.forget(scopes):
+    with FarmQueue(settings.store) as queue:
+        unknown = queue.forget(scopes)
+    if unknown:
         raise UsageError(
             f"unknown, or still there: {', '.join(unknown)}",
             hint=f"end its worker or unplug it first; {_SCOPES}; {_LISTED}",

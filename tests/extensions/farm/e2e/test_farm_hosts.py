@@ -246,7 +246,7 @@ def test_a_night_in_which_a_phone_gave_nothing_does_not_look_as_if_all_were_well
     farm.expect_no_loss(name, 4, before)
     cli, environ = farm.one.cli, farm.one.environ()
     twice = cli("farm", "submit", plan, "--name", name, **environ).ended_with(2)
-    assert "a submission of this name was measured before" in twice.stderr
+    assert "a submission of this name exists already" in twice.stderr
     status = cli("farm", "status", name, "--json", **environ)
     assert (status.exit_code, status.json["without_result"]) == (1, {farm.two.serial: 4})
     assert (status.json["night"]["with_result"] >= 4, status.json["night"]["left"]) == (True, 0)

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from orchestrator.errors import UsageError
-from orchestrator.extensions.farm import submissions
 from orchestrator.extensions.farm.manifest import Manifest, dump
 from orchestrator.extensions.farm.phones import Doubt, add_new_phones
 from orchestrator.extensions.farm.queue import Announced, FarmQueue
@@ -193,7 +192,7 @@ def test_two_phones_of_one_number_stay_two_while_one_of_their_hosts_is_away_unti
     assert serials(queue) == ["A"]
     assert "a Pixel 4 at one, a Pixel 8 at two (not the same model)" in queue.clashes()["B"]
     assert [row["state"] for row in queue.phones()] == ["clash"]
-    submissions.forget(queue, ["phone:B"])
+    assert queue.forget(["phone:B"]) == []
     comes(queue, told(phone("B", model="Pixel 8")), "two")
     assert (queue.clashes(), serials(queue)) == ({}, ["A", "B"])
 

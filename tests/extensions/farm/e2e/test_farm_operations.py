@@ -162,15 +162,15 @@ def test_a_host_that_is_gone_for_good_is_forgotten_with_all_that_was_its_own(
     busy_farm(queue)
     queue.pause("host:one")
     with pytest.raises(UsageError, match="unknown, or still there: host:one"):
-        submissions.forget(queue, ["host:one"])
+        submissions.forget(settings, ["host:one"])
     assert len(queue.phones()) == 4
     queue.rows("UPDATE farm_hosts SET seen_at = now() - interval '1 minute'")
     host_lives(queue, "two", version=__version__)
     queue.announce("two", {"B": Announced(facts="{}")})
     for wrong in ("host:three", "one"):
         with pytest.raises(UsageError, match=f"still there: {wrong}"):
-            submissions.forget(queue, [wrong])
-    result = submissions.forget(queue, ["host:one"])
+            submissions.forget(settings, [wrong])
+    result = submissions.forget(settings, ["host:one"])
     assert (result.text, result.data) == ("host:one: forgotten", {"forgotten": ["host:one"]})
     assert [row["name"] for row in queue.hosts()] == ["two"]
     assert queue.pauses() == ["phone:C"]
@@ -226,12 +226,16 @@ def test_what_is_submitted_once_stays_so_when_its_jobs_are_deleted_and_its_phone
     with Workspace(settings) as opened:
         samples.begin(opened.store, begun)
     submit(queue, serial)
+    taken = pytest.raises(UsageError, match="night: a submission of this name exists already")
+    # Also before its first run.
+    with taken:
+        farm.submit(settings, plan_file((serial,)), name="night")
     queue.end(begin(queue, serial, host="one"), "done", "")
     assert farm.clean(settings, "0 s").data["farm"].jobs == 1  # type: ignore[index]
     done = farm.submit(settings, plan_file((serial,)), once="night")
     assert done.exit_code == 0
     assert done.text == "night: submitted before, its results are stored"
-    with pytest.raises(UsageError, match="night: a submission of this name was measured before"):
+    with taken:
         farm.submit(settings, plan_file((serial,)), name="night")
     assert queue.jobs() == []
 
@@ -241,16 +245,16 @@ def test_what_is_paused_is_a_part_of_the_farm_and_is_told(
 ) -> None:
     busy_farm(queue)
     with pytest.raises(UsageError, match="host:two, phone:Z"):
-        submissions.pause(queue, ["phone:A", "phone:Z", "host:two"])
+        submissions.pause(settings, ["phone:A", "phone:Z", "host:two"])
     assert queue.pauses() == ["phone:C"]
-    told = submissions.pause(queue, ["host:one", "farm"]).text
+    told = submissions.pause(settings, ["host:one", "farm"]).text
     assert told == "paused: farm, host:one, phone:C"
     assert told in farm.farm_status(settings).text
     with pytest.raises(UsageError, match="not paused: phone:A"):
-        submissions.resume(queue, ["host:one", "phone:A"])
+        submissions.resume(settings, ["host:one", "phone:A"])
     assert queue.pauses() == ["farm", "host:one", "phone:C"]
-    assert submissions.resume(queue, ["host:one", "farm"]).text == "paused: phone:C"
-    assert submissions.resume(queue, ["phone:C"]).text == "paused: nothing"
+    assert submissions.resume(settings, ["host:one", "farm"]).text == "paused: phone:C"
+    assert submissions.resume(settings, ["phone:C"]).text == "paused: nothing"
 
 
 def failed(queue: FarmQueue, submission: str, *serials: str, plan: str = "p") -> None:
@@ -603,12 +607,12 @@ def test_a_phone_or_host_that_is_away_can_be_paused_before_it_comes_back(
     queue: FarmQueue, settings: Settings
 ) -> None:
     away_farm(queue)
-    assert submissions.pause(queue, ["phone:B"]).text == "paused: phone:B"
+    assert submissions.pause(settings, ["phone:B"]).text == "paused: phone:B"
     phones = {serial: Announced(facts=dump(virtual_facts(serial))) for serial in ("A", "B")}
     queue.announce("one", phones)
     assert states(settings)["B"] == ("paused", "paused: phone:B")
     queue.leave("one")
-    assert submissions.pause(queue, ["host:one"]).text == "paused: host:one, phone:B"
+    assert submissions.pause(settings, ["host:one"]).text == "paused: host:one, phone:B"
 
 
 def farm_of(workspace: Workspace, queue: FarmQueue | None) -> FarmNow:
@@ -690,10 +694,10 @@ def test_a_phone_that_is_gone_for_good_is_forgotten_and_one_that_is_there_is_not
     queue.pause("phone:B")
     for scope in ("phone:A", "phone:Z", "host:nope"):
         with pytest.raises(UsageError, match=f"unknown, or still there: {scope}"):
-            submissions.forget(queue, ["phone:B", scope])
+            submissions.forget(settings, ["phone:B", scope])
     # All or none.
     assert ([row["serial"] for row in queue.away()], queue.pauses()) == (["B", "C"], ["phone:B"])
-    result = submissions.forget(queue, ["phone:B", "phone:C"])
+    result = submissions.forget(settings, ["phone:B", "phone:C"])
     assert result.text == "phone:B: forgotten\nphone:C: forgotten"
     assert (queue.away(), queue.pauses()) == ([], [])
 
