@@ -66,8 +66,8 @@ def cached_by_status(read: Callable[[Path], _ReadT]) -> Callable[[Path], _ReadT]
 known_sha256: Final = cached_by_status(sha256_of)
 
 
-def safe_name(name: str) -> str:
-    """Return a file name for any device: letters, digits, dot, dash and underscore only, not
+def safe_name(name: str, longest: int = 80) -> str:
+    """Return a file name for any device: the last letters, digits, dots, dashes and underscores, not
     starting with a dash.
 
     The content's hash is in the folder's name, so that two names which become equal here stay
@@ -77,7 +77,7 @@ def safe_name(name: str) -> str:
         letter if letter.isascii() and (letter.isalnum() or letter in "._-") else "_"
         for letter in name
     )
-    return safe.lstrip("-.")[-80:].lstrip("-.") or "file"
+    return safe.lstrip("-.")[-longest:].lstrip("-.") or "file"
 
 
 def file_of(folder: Path, name: str, suffix: str) -> Path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -37,6 +36,7 @@ from orchestrator.app.stored import (
 from orchestrator.app.workspace import Workspace
 from orchestrator.engine.open_work import slim
 from orchestrator.errors import ArtifactError, UsageError
+from orchestrator.files import safe_name
 from orchestrator.records.campaign import Campaign, Pairing
 from orchestrator.records.case import FIGURE_PASS, CampaignId, Case, grouped
 from orchestrator.records.device import device_matches
@@ -419,14 +419,7 @@ def _plan_reasons(row: ComparedCase, pairing: Pairing, count: PairCount | None) 
     return reasons
 
 
-_LONGEST_NAME = 120
-
-
 def default_path(settings: Settings, comparison: Comparison) -> Path:
     """Return the default path of a comparison's page."""
     name = f"compare-{comparison.axis}-{comparison.baseline}-{comparison.candidate}"
-    return (
-        settings.data_folder
-        / "reports"
-        / f"{re.sub('[^A-Za-z0-9._-]+', '-', name)[:_LONGEST_NAME]}.html"
-    )
+    return settings.data_folder / "reports" / f"{safe_name(name, 120)}.html"

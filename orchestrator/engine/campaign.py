@@ -61,7 +61,7 @@ def run_on_devices(
         for item in devices
         if (work := work_by_serial.get(item[1].serial)) and work.invocations
     ]
-    final_stored, faults = None, list[Exception]()
+    final_stored, faults, busy = None, list[Exception](), list[Serial]()
     try:
         context.observer.on_event(
             CampaignStarted(
@@ -81,6 +81,7 @@ def run_on_devices(
             for serial, device_result in _measure_in_parallel(context, batch).items():
                 abandoned |= {serial: device_result.reason} if device_result.reason else {}
                 faults += [device_result.fault] if device_result.fault is not None else []
+                busy += [serial] if device_result.is_busy else []
         if context.cancelled.is_set():
             raise InterruptedByUserError
         final_stored = _stored(context)
@@ -88,7 +89,7 @@ def run_on_devices(
         raise InterruptedByUserError from None
     finally:
         result = _finish(context, abandoned, final_stored)
-    return replace(result, fault=faults[0] if faults else None)
+    return replace(result, busy=busy, fault=faults[0] if faults else None)
 
 
 def _measure_in_parallel(

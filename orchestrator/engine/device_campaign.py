@@ -84,6 +84,8 @@ class DeviceResult:
     reason: str = ""
     #: The error that ended it and isn't the device's fault.
     fault: Exception | None = None
+    #: Whether somebody else uses the device.
+    is_busy: bool = False
 
 
 class DeviceCampaign:
@@ -293,7 +295,8 @@ class DeviceCampaign:
         if isinstance(error, DeviceSetAsideError):
             self._quarantine(_error_text(self._device, error))
         if isinstance(error, DeviceError):
-            return DeviceResult(reason=_error_text(self._device, error))
+            is_busy = isinstance(error, DeviceBusyError)
+            return DeviceResult(reason=_error_text(self._device, error), is_busy=is_busy)
         is_bug = not isinstance(error, BenchfarmError)
         reason = (
             f"a fault in benchfarm itself: {type(error).__name__}: {error}"

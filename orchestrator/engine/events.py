@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 
 from orchestrator.frozen import frozen
@@ -141,6 +141,8 @@ class CampaignEnded:
     #: Devices that were abandoned or are offline, with the reason; a resume runs their open
     #: invocations.
     lost: Mapping[Serial, str] = field(default_factory=dict)
+    #: Those of them that somebody else uses.
+    busy: Sequence[Serial] = ()
     #: An error that ended a device's part and isn't the device's fault; raised after the report.
     fault: Exception | None = None
 

@@ -15,6 +15,7 @@ from orchestrator.errors import (
     ArtifactError,
     BenchfarmError,
     CampaignInUseError,
+    DeviceBusyError,
     DeviceChangedError,
     DeviceError,
     HostStorageError,
@@ -66,8 +67,14 @@ _PASSING: Final = (DeviceError, StoreError, HostStorageError, ArtifactError)
 _UNREADABLE_S: Final = 600.0
 _BUSY_S: Final = 5.0
 #: Errors at which the phone isn't at fault -> seconds until the job's next try: the database is
-#: away, somebody resumes its campaign on this host, another job declares its program differently.
-_LATER: Final = {StoreAwayError: _BUSY_S, CampaignInUseError: _BUSY_S, ProgramInUseError: 60.0}
+#: away, somebody resumes its campaign on this host, somebody uses its phone (by its lease also a host
+#: that died a moment ago), another job declares its program differently.
+_LATER: Final = {
+    StoreAwayError: _BUSY_S,
+    CampaignInUseError: _BUSY_S,
+    DeviceBusyError: _BUSY_S,
+    ProgramInUseError: 60.0,
+}
 
 
 @frozen
@@ -185,8 +192,7 @@ class Jobs:
             )
             campaign = replace(campaign, terms=terms)
             opened_campaign = reopen(workspace, campaign, open_cases(workspace, campaign), opened)
-        ended = _run_campaign(workspace, opened_campaign)
-        return _restored(workspace, device, ended) if ended.status == "done" else ended
+        return _restored(workspace, device, _run_campaign(workspace, opened_campaign))
 
     def _unpack(self, manifest: Manifest, folder: Path) -> Plan:
         """Return the plan with the files of this host; raises StoreError, HostStorageError.
@@ -231,25 +237,14 @@ def _ended(error: BenchfarmError) -> Ended:
     for kind, wait_s in _LATER.items():
         if isinstance(error, kind):
             return Ended(status="waits", note=note, wait_s=wait_s)
-    return _retry(note) if isinstance(error, _PASSING) else Ended(status="failed", note=note)
-
-
-def _retry(note: str) -> Ended:
-    """Return the end of a job that is to be retried: as a further try, or later when the phone is in
-    use.
-
-    By its lease file it may also be in use by a host that died a moment ago.
-    """
-    if "in use by " in note:
-        return Ended(status="waits", note=note, wait_s=_BUSY_S)
-    return Ended(status="again", note=note)
+    return Ended(status="again" if isinstance(error, _PASSING) else "failed", note=note)
 
 
 def _error_note(error: BenchfarmError) -> str:
     return one_line(f"{error} ({error.hint})" if error.hint else str(error))
 
 
-def _restored(workspace: Workspace, device: Device, ended: Ended) -> Ended:
+def _restored(workspace: Workspace, device: Device, note: str) -> Ended:
     """Restore the phone of a job whose results are stored, and return the job's end: it is retried
     if that fails.
 
@@ -261,26 +256,25 @@ def _restored(workspace: Workspace, device: Device, ended: Ended) -> Ended:
             if item.error is not None:
                 raise item.error
     except _PASSING as error:
-        return Ended(
-            status="again", note=f"{ended.note}; the phone isn't restored yet: {_error_note(error)}"
-        )
-    return ended
+        note = f"{note}; the phone isn't restored yet: {_error_note(error)}"
+        return Ended(status="again", note=note)
+    return Ended(status="done", note=note)
 
 
-def _run_campaign(workspace: Workspace, opened_campaign: Prepared) -> Ended:
+def _run_campaign(workspace: Workspace, opened_campaign: Prepared) -> str:
+    """Measure until all is stored, and return the note of that; raises DeviceError kinds when runs
+    are left.
+    """
     measured = measure(workspace, opened_campaign).checked()
     campaign, result = opened_campaign.campaign, measured.result
     if result.left:
         reasons = "; ".join(result.lost.values()) or "the phone gave up"
-        return _retry(one_line(f"{result.stored} stored, {result.left} left: {reasons}"))
+        kind = DeviceBusyError if result.busy else DeviceError
+        raise kind(f"{result.stored} stored, {result.left} left: {reasons}")
     if not campaign.invocations:
-        return Ended(status="done", note="the time budget was too small for any of its cases")
+        return "the time budget was too small for any of its cases"
     # The models are those of the open cases.
     note = f"{result.stored} stored" if opened_campaign.models else "everything was stored already"
     counts = workspace.store.yields([campaign.campaign_id]).get(campaign.campaign_id)
-    notes = [
-        note,
-        counts.text if counts is not None else "",
-        left_out_text(measured.cut),
-    ]
-    return Ended(status="done", note="; ".join(filter(None, notes)))
+    text = counts.text if counts is not None else ""
+    return "; ".join(filter(None, (note, text, left_out_text(measured.cut))))

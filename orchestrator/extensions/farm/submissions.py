@@ -4,7 +4,6 @@ contents of its files; cancel, pause, forget.
 
 from __future__ import annotations
 
-import re
 import secrets
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,7 +16,7 @@ from orchestrator.extensions.farm.job_table import Submission, name_taken
 from orchestrator.extensions.farm.manifest import Content, Contents, Manifest, builds_kind, dump
 from orchestrator.extensions.farm.phones import check_names, choose_phones
 from orchestrator.extensions.farm.queue import FarmQueue
-from orchestrator.files import sha256_of
+from orchestrator.files import safe_name, sha256_of
 from orchestrator.plugins import (
     Settings,
     Workspace,
@@ -81,7 +80,7 @@ def submit(
             hint="run it on the phones' own host with 'benchfarm run'",
         )
     models = identify(plan)
-    bare_name = re.sub("[^A-Za-z0-9._-]", "_", plan.name)[:40] or "plan"
+    bare_name = safe_name(plan.name, 40).strip("_.-") or "plan"
     submission = name or f"{bare_name}-{secrets.token_hex(4)}"
     with FarmQueue(settings.store) as queue, Workspace(settings) as workspace:
         night = night_of(queue.now(), workspace.store.zone)

@@ -20,6 +20,16 @@ from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException
 
 from orchestrator.errors import BenchfarmError, NotFoundError, UsageError
+from orchestrator.extensions.history.answers import (
+    CampaignAnswer,
+    ChangeAnswer,
+    ErrorAnswer,
+    LeftOutAnswer,
+    OneSeriesAnswer,
+    PauseRequest,
+    RunAnswer,
+    SeriesAnswer,
+)
 from orchestrator.extensions.history.farm_now import FarmNow
 from orchestrator.extensions.history.site import Site
 from orchestrator.plugins import (
@@ -31,21 +41,7 @@ from orchestrator.plugins import (
     queue_source,
     release_phone,
 )
-from orchestrator.records.answers import (
-    CampaignAnswer,
-    ChangeAnswer,
-    DeviceAnswer,
-    DoneAnswer,
-    ErrorAnswer,
-    FarmAnswer,
-    JobAnswer,
-    LeftOutAnswer,
-    OneSeriesAnswer,
-    PauseRequest,
-    RunAnswer,
-    SeriesAnswer,
-    answer_of,
-)
+from orchestrator.records.answers import DeviceAnswer, DoneAnswer, FarmAnswer, JobAnswer, answer_of
 from orchestrator.records.case import Serial
 
 PATH: Final = "/api/v1"

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.errors import NotFoundError, UsageError
+from orchestrator.extensions.history.answers import CampaignAnswer, ChangeAnswer, NightFigure
 from orchestrator.extensions.history.changepoint import SEGMENT_NIGHTS
 from orchestrator.extensions.history.changes import CHANGES
 from orchestrator.extensions.history.regressions import SILENT_NIGHTS, ChangeGroup, LatencyChange
@@ -27,12 +28,7 @@ from orchestrator.files import unwritable, write_file
 from orchestrator.frozen import frozen
 from orchestrator.installation import data_folder
 from orchestrator.plugins import Page, Workspace, every, report_data, state_counts
-from orchestrator.records.answers import (
-    CampaignAnswer,
-    ChangeAnswer,
-    FarmAnswer,
-    NightFigure,
-)
+from orchestrator.records.answers import FarmAnswer
 from orchestrator.records.case import CampaignId, grouped
 from orchestrator.records.plan import StoppingRule
 from orchestrator.records.verdict import ParityVerdict, Quality

@@ -17,6 +17,12 @@ from numpy.typing import NDArray
 
 from orchestrator import __version__
 from orchestrator.clock import night_of
+from orchestrator.extensions.history.answers import (
+    CampaignAnswer,
+    ChangeAnswer,
+    NightFigure,
+    SeriesAnswer,
+)
 from orchestrator.extensions.history.causes import (
     content_differences,
     content_steps,
@@ -45,13 +51,7 @@ from orchestrator.extensions.history.series import (
 from orchestrator.frozen import frozen
 from orchestrator.installation import data_folder
 from orchestrator.plugins import Workspace
-from orchestrator.records.answers import (
-    CampaignAnswer,
-    ChangeAnswer,
-    NightFigure,
-    SeriesAnswer,
-    answer_of,
-)
+from orchestrator.records.answers import answer_of
 from orchestrator.records.campaign import Campaign, Progress
 from orchestrator.records.case import Build, CampaignId, SeriesKey, grouped
 from orchestrator.records.history import DeviceSighting

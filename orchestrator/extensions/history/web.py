@@ -37,11 +37,11 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from orchestrator.errors import BenchfarmError, UsageError
 from orchestrator.extensions.history import api
 from orchestrator.extensions.history import pages as site_pages
+from orchestrator.extensions.history.answers import ChangeAnswer
 from orchestrator.extensions.history.farm_now import Cached, FarmNow
 from orchestrator.extensions.history.site import Site, first_night, gather, report_marks
 from orchestrator.frozen import frozen
 from orchestrator.plugins import Workspace
-from orchestrator.records.answers import ChangeAnswer
 from orchestrator.records.case import CampaignId
 from orchestrator.tables.html import page_policy
 

@@ -201,9 +201,12 @@ def test_what_a_timer_submits_has_the_stores_night_is_submitted_once_and_says_wh
     # Run again, by another computer too.
     again = farm.two("farm", "submit", plan, "--once", f"{name}-{{date}}")
     assert (again["is_known"], again["jobs"]) == (True, first["jobs"])
-    said = host.cli("farm", "submit", plan, "--once", f"{name}-later", **host.environ()).ok()
+    plan.write_text(plan.read_text().replace("name: nightly", "name: Übung"))
+    said = host.cli("farm", "submit", plan, **host.environ()).ok()
+    later = said.stdout.partition(":")[0]
+    assert later.startswith("bung-")
     assert f"after the jobs of {first['submission']} on {host.serial}" in said.stdout
-    for submission in (first["submission"], f"{name}-later"):
+    for submission in (first["submission"], later):
         assert len(farm.jobs(submission)) == 1
         host("farm", "cancel", submission)
 

@@ -484,7 +484,7 @@ def test_what_is_left_of_a_cancelled_job_is_abandoned_when_it_is_cancelled_again
             begun, devices=[PIXEL_3], models=[MOBILENET], builds=[*BUILDS.values()]
         )
         for closed in (1, 0):
-            assert cancel(workspace, queue, "night", []).data["closed"] == closed
+            assert cancel(workspace, "night", []).data["closed"] == closed
         stored = workspace.store.campaign(begun.campaign_id)
     assert stored is not None
     assert stored.status is CampaignStatus.CLOSED
