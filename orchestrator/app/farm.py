@@ -154,8 +154,8 @@ def _working(
     for serial, job in jobs.items():
         campaign = opened.get(CampaignId(job["campaign_id"]))
         if campaign is not None and serial not in work:
-            runs = progress.get(campaign.campaign_id, Progress())[:2]
-            status = phone_elsewhere(serial, campaign, runs, newest.get(serial))
+            counts = progress.get(campaign.campaign_id, Progress())
+            status = phone_elsewhere(serial, campaign, counts, newest.get(serial))
             work[serial] = campaign.campaign_id, status
     return work
 
@@ -264,8 +264,7 @@ def tonight(
     remaining = 0
     for campaign in opened:
         if campaign.created_at >= begin:
-            stored, planned, _ = progress.get(campaign.campaign_id, Progress())
-            remaining += max(0, planned - stored)
+            remaining += progress.get(campaign.campaign_id, Progress()).left
     known_ends = [end for end in ends if end is not None]
     return NightAnswer(
         night=night,

@@ -141,11 +141,12 @@ class LiveStatus:
             latencies_us.append(run.latency_us)
             self._figures[run.case.case_key] = _figure(run.case, latencies_us)
         state = run.state_after or run.state_before
-        counts = run.outcome is not Outcome.UNFIT and not pass_of(run.run_pass).is_open_ended
+        is_stored = run.outcome is not Outcome.UNFIT
+        counts = is_stored and not pass_of(run.run_pass).is_open_ended
         self._set(
             serial,
-            stored=phone.stored + 1,
-            failed=phone.failed + run.is_without_result,
+            stored=phone.stored + is_stored,
+            failed=phone.failed + (is_stored and run.is_without_result),
             doing="",
             left=max(0, phone.left - counts),
             battery_heat_c=state.battery_heat_c if state is not None else phone.battery_heat_c,
@@ -259,7 +260,7 @@ def open_campaigns(workspace: Workspace) -> list[Status]:
                 state=state_of(workspace, campaign, running),
                 host=campaign.host,
                 holder=running.holder if running is not None else "",
-                runs=progress.get(campaign.campaign_id, Progress())[:2],
+                progress=progress.get(campaign.campaign_id, Progress()),
                 phones=running.phones if running is not None else (),
             )
         )
@@ -277,26 +278,25 @@ def state_of(workspace: Workspace, campaign: Campaign, here: Status | None) -> s
 
 
 def phone_elsewhere(
-    serial: str, campaign: Campaign, runs: tuple[int, int], newest: RunRecord | None
+    serial: str, campaign: Campaign, progress: Progress, newest: RunRecord | None
 ) -> PhoneStatus:
     """Return the one phone of a campaign that another computer runs, from its stored runs.
 
     ``newest`` is the phone's newest run, of whatever campaign.
     """
-    stored, remaining = runs[0], max(0, runs[1] - runs[0])
     doing, eta_s = "begins", None
     if newest is not None and newest.campaign_id == campaign.campaign_id:
         doing = ""
-        if stored > 1:
-            pace = (newest.started_at - campaign.created_at) / (stored - 1)
-            ends_at = newest.started_at + pace * remaining
+        if progress.stored > 1:
+            pace = (newest.started_at - campaign.created_at) / (progress.stored - 1)
+            ends_at = newest.started_at + pace * progress.left
             eta_s = (ends_at - datetime.now(UTC)) / timedelta(seconds=1)
     return PhoneStatus(
         serial=serial,
         activity=PhoneActivity.WORKING,
         doing=doing,
-        stored=stored,
-        left=remaining,
+        stored=progress.stored,
+        left=progress.left,
         eta_s=eta_s,
     )
 

@@ -221,9 +221,7 @@ def _text(
 def _campaign_text(status: Status, width: int | None, height: int | None) -> str:
     title = f"{status.campaign_id} {status.name}"
     if not status.phones:
-        # A sustained pass or a stopping rule may add runs to the planned ones.
-        total = f"/{status.total}" if status.left else ""
-        runs = f"{status.stored}{total} runs"
+        runs = f"{status.progress.text(is_over=False)} runs"
         where, next_step = status.state, f"; benchfarm run --resume {status.campaign_id}"
         if status.state == ELSEWHERE:
             where, next_step = f"on {status.host}", ""

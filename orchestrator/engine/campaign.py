@@ -69,7 +69,11 @@ def run_on_devices(
                 devices=tuple(facts for _, facts in devices),
                 total=max(len(campaign.invocations), _stored_count(runs)),
                 done=_stored_count(runs),
-                stored=Counter(run.case.serial for run in runs),
+                stored=Counter(
+                    run.case.serial
+                    for run in runs
+                    if run.outcome is not Outcome.UNFIT and run.reason_code != ABANDONED
+                ),
                 left={serial: len(work.invocations) for serial, work in work_by_serial.items()},
             )
         )

@@ -258,6 +258,19 @@ class Progress(NamedTuple):
     #: Those that were abandoned.
     abandoned: int = 0
 
+    @property
+    def left(self) -> int:
+        """The number of planned runs that are left."""
+        return max(0, self.planned - self.stored - self.abandoned)
+
+    def text(self, *, is_over: bool) -> str:
+        """Return stored of planned runs: ``3/12``; stored runs alone where an unfinished campaign
+        has all planned ones: a curve or a stopping rule adds more.
+        """
+        if self.stored >= self.planned and not is_over:
+            return f"{self.stored}"
+        return f"{self.stored}/{max(self.stored + self.abandoned, self.planned)}"
+
 
 @frozen
 class Status:
@@ -270,8 +283,8 @@ class Status:
     #: The computer that began it, and the process of this computer that runs it; empty for none.
     host: str = ""
     holder: str = ""
-    #: Runs stored and planned, where the phones are unknown.
-    runs: tuple[int, int] = (0, 0)
+    #: Its stored runs, where the phones are unknown.
+    progress: Progress = Progress()
     phones: tuple[PhoneStatus, ...] = ()
     #: Runs that were planned when it began, and the most that added rounds may make of them; 0 for
     #: unknown.
@@ -282,14 +295,12 @@ class Status:
     @property
     def stored(self) -> int:
         """The number of stored runs."""
-        return sum(phone.stored for phone in self.phones) if self.phones else self.runs[0]
+        return sum(phone.stored for phone in self.phones) if self.phones else self.progress.stored
 
     @property
     def left(self) -> int:
         """The number of invocations left, at least."""
-        if self.phones:
-            return sum(phone.left for phone in self.phones)
-        return max(0, self.runs[1] - self.runs[0])
+        return sum(phone.left for phone in self.phones) if self.phones else self.progress.left
 
     @property
     def is_over(self) -> bool:

@@ -108,15 +108,6 @@ class StoredCampaign:
         )
         return self.campaign.name + marks
 
-    @property
-    def runs(self) -> str:
-        """Stored of planned runs: ``3/12``; stored runs alone where an unfinished campaign has all
-        planned ones: a curve or a stopping rule adds more.
-        """
-        stored, planned, abandoned = self.progress
-        is_more = stored >= planned and not self.campaign.status.is_over
-        return f"{stored}" if is_more else f"{stored}/{max(stored + abandoned, planned)}"
-
 
 CAMPAIGNS: Final[Sequence[Column[StoredCampaign]]] = (
     Column("campaign_id", "campaign", lambda row: row.campaign.campaign_id),
@@ -124,7 +115,11 @@ CAMPAIGNS: Final[Sequence[Column[StoredCampaign]]] = (
     Column("created_at", "started", lambda row: row.campaign.created_at, Kind.MOMENT),
     Column("status", "status", lambda row: row.state),
     Column(
-        "stored", "runs", lambda row: row.progress.stored, Kind.COUNT, shown=lambda row: row.runs
+        "stored",
+        "runs",
+        lambda row: row.progress.stored,
+        Kind.COUNT,
+        shown=lambda row: row.progress.text(is_over=row.campaign.status.is_over),
     ),
     Column("planned", "planned", lambda row: row.progress.planned, Kind.COUNT, forms=DATA),
     Column("abandoned", "abandoned", lambda row: row.progress.abandoned, Kind.COUNT, forms=DATA),

@@ -19,7 +19,7 @@ from orchestrator.analysis.rounds import progress_by_case
 from orchestrator.app.doctor import host_findings
 from orchestrator.app.resuming import resume
 from orchestrator.app.workspace import Workspace
-from orchestrator.cli import measuring, stored
+from orchestrator.cli import live, measuring, stored
 from orchestrator.cli.options import Reporting
 from orchestrator.engine.campaign import close_campaign
 from orchestrator.engine.events import Notice
@@ -159,6 +159,24 @@ def test_rounds_that_would_be_added_and_curves_that_are_cut_are_abandoned_too(
     assert progress_by_case(campaign, gather(store.runs(), [campaign]))[
         timing.case_key
     ].text.endswith("after 2, then its campaign was abandoned")
+
+
+def test_a_campaign_whose_closing_was_cut_off_has_the_same_counts_in_lists_and_in_the_status(
+    settings: Settings, samples: Samples
+) -> None:
+    planned = tuple(
+        Invocation(case=samples.case(), run_pass=Pass.TIMING, number=number) for number in range(2)
+    )
+    with Workspace(settings) as opened:
+        interrupted(opened.store, samples, invocations=planned)
+        # The second one was added.
+        for number in (1, 2):
+            abandoned = samples.run(number, outcome=Outcome.SKIPPED, reason_code="abandoned")
+            opened.store.append_run(replace(abandoned, campaign_id=CampaignId("cut")))
+    status = live.status(settings)
+    assert "cut nightly, interrupted: 1/3 runs; " in status.text
+    assert status.data["campaigns"][0]["left"] == 0  # type: ignore[index]
+    assert re.search(r"^cut .* interrupted +1/3$", stored.campaigns(settings).text, re.MULTILINE)
 
 
 def test_a_campaign_that_a_process_runs_is_not_closed_nor_any_other_that_was_named(

@@ -15,7 +15,13 @@ from orchestrator.app.progress import describe_run
 from orchestrator.app.status import PublishedStatus, running_here
 from orchestrator.cli.live import TerminalObserver, about, picture
 from orchestrator.cli.output import STYLES, to_json
-from orchestrator.engine.events import CampaignEnded, CampaignStarted, DeviceFinished, DeviceNote
+from orchestrator.engine.events import (
+    CampaignEnded,
+    CampaignStarted,
+    DeviceFinished,
+    DeviceNote,
+    RunStored,
+)
 from orchestrator.processes import Locks
 from orchestrator.records.campaign import (
     CampaignStatus,
@@ -25,6 +31,7 @@ from orchestrator.records.campaign import (
     Status,
 )
 from orchestrator.records.case import CampaignId, Serial
+from orchestrator.records.run import Outcome
 from orchestrator.report.assembly import build_report_data
 from orchestrator.tables.results import invocations_table
 from tests.samples.sample_lab import case, lab_of, series
@@ -175,6 +182,17 @@ def test_another_process_sees_how_a_campaign_is_as_long_as_it_runs(tmp_path: Pat
     published.on_event(STARTED)
     release()
     assert running_here(folder, campaigns) == {}
+
+
+def test_a_wait_in_which_a_phone_did_not_become_fit_is_no_run(tmp_path: Path) -> None:
+    campaigns, samples = Locks(tmp_path / "campaigns"), Samples()
+    assert campaigns.take(CAMPAIGN.campaign_id)
+    published = PublishedStatus(Nobody(), tmp_path)
+    published.on_event(STARTED)
+    unfit = samples.run(outcome=Outcome.UNFIT, case=replace(samples.case(), serial=A))
+    published.on_event(RunStored(run=unfit, position=3, total=7))
+    phone = running_here(tmp_path, campaigns)["night-1"].phones[0]
+    assert (phone.stored, phone.left, phone.failed) == (2, 2, 0)
 
 
 def test_campaigns_of_one_process_are_shown_each_until_its_own_end(tmp_path: Path) -> None:
