@@ -52,6 +52,7 @@ from orchestrator.records.case import APP_PACKAGE, Serial
 from orchestrator.records.device import VIRTUAL_USB, DeviceFacts, DeviceState
 from orchestrator.records.plan import PlanTerms, Quiet, Screen
 from orchestrator.scripts import Answer, ask, call
+from orchestrator.units import format_duration
 
 #: The time that a device gets to answer before another try to restore it: an offline phone must not
 #: delay the end of the others.
@@ -148,6 +149,7 @@ class LadderConditioner:
         is_usable = recent and not danger(recent) and not _has_other_screen(recent, quiet_mode)
         usable_states = [recent] if recent and is_usable else []
         zone_limits = self._zone_limits(device.facts())
+        longest = format_duration(terms.limits.wait)
         return wait_until_fit(
             lambda: (
                 usable_states.pop()
@@ -156,7 +158,7 @@ class LadderConditioner:
             ),
             lambda state: unfit(state, terms.limits, zone_limits),
             Deadline(terms.limits.wait, self._clock),
-            on_wait=on_wait,
+            on_wait=lambda reason: on_wait(f"{reason} (at most for {longest})"),
             cancelled=cancelled,
         )
 

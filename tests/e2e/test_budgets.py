@@ -5,6 +5,7 @@ deleted later.
 from __future__ import annotations
 
 import json
+import re
 import statistics
 from collections.abc import Callable
 from datetime import datetime
@@ -73,6 +74,7 @@ def test_a_phone_is_not_waited_for_longer_than_the_budget(
     ended = lab.cli("run --json", plan, "--budget", "5s")
     assert ended.exit_code == 6, ended.stderr
     assert "completed" not in {run["outcome"] for run in ended.json["runs"]}, ended.stderr
+    assert re.search(r"waiting until it is fit: .* \(at most for [1-4]\.\d+ s\)", ended.stderr)
 
 
 def wanted_s(runs: list[dict[str, Any]]) -> float:
