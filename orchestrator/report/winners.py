@@ -27,7 +27,7 @@ from orchestrator.tables.escapes import shell_word
 from orchestrator.tables.labels import ShortNames
 from orchestrator.tables.results import BY_NAME, ratio_columns, row_style
 from orchestrator.tables.rows import BestMark, DeviceRow, ResultRow
-from orchestrator.tables.table import DATA, NESTED, Column, Kind, Table
+from orchestrator.tables.table import DATA, FLAT, NESTED, Column, Kind, Table
 from orchestrator.units import counted, format_figure, format_percent
 
 #: The statuses of cases without a measurement.
@@ -135,7 +135,8 @@ def fastest_table(contests: Sequence[Contest]) -> Table[Contest]:
             lambda item: item.shown.best,
             shown=lambda item: item.verdict,
         ),
-        Column("tied", "", lambda item: [row.configuration for row in item.tied], forms=NESTED),
+        Column("tied", "", _tied, forms=NESTED),
+        Column("tied", "", lambda item: "; ".join(_tied(item)), forms=FLAT),
         Column("is_tested", "", lambda item: item.is_tested, Kind.FLAG, forms=DATA),
         Column("second", "", lambda item: item.second and item.second[0].configuration, forms=DATA),
         *(column.of(lambda item: item.second and item.second[1]) for column in LEAD),
@@ -150,6 +151,11 @@ def fastest_table(contests: Sequence[Contest]) -> Table[Contest]:
         nothing="no latency was measured",
         look=lambda item: row_style(item.shown) if item.best is not None else "bad",
     )
+
+
+def _tied(contest: Contest) -> list[str]:
+    """Return the configurations that are tied with the fastest."""
+    return [row.configuration for row in contest.tied]
 
 
 def fastest_notes(rows: Sequence[ResultRow], names: ShortNames) -> list[str]:

@@ -304,6 +304,12 @@ def test_the_table_for_a_pull_request_has_the_fastest_of_each_model_and_phone(tm
     assert len(rows_of(home)) == len(places)
     gpu = [row for row in rows if (row["configuration"] or "").startswith("gpu")]
     assert {(row["winner"], row["outputs"]) for row in gpu} == {("clear", "not checked")}
+    # No form names one of several tied ones alone.
+    flat = list(csv.DictReader(io.StringIO(table(home, "--format", "csv"))))
+    tied = ["; ".join(row["tied"]) for row in rows]
+    assert [row["tied"] for row in flat] == tied
+    assert [bool(names) for names in tied] == [row["winner"] == "tied" for row in flat]
+    assert any(tied)
     lines = table(home, "--format", "markdown").splitlines()
     assert sum(line.startswith("| ") for line in lines) == len(rows) + 2
     assert len([line for line in lines if line and not line.startswith("|")]) <= 4
