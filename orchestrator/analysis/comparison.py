@@ -587,7 +587,8 @@ def _notes(before: Measured, after: Measured, rule: Rule) -> list[str]:
         notes.append(f"The operators ran in different places: {before.actual} and {after.actual}.")
     if before.case.files != after.case.files:
         notes.append("The libraries beside the programs differ.")
-    if before.grade is not after.grade and not are_grades_apart(before, after):
+    are_measured = before.result.used and after.result.used
+    if are_measured and before.grade is not after.grade and not are_grades_apart(before, after):
         grades = [
             grade.value if grade is not None else "unknown" for grade in (before.grade, after.grade)
         ]

@@ -351,7 +351,7 @@ def _sides(comparison: Comparison) -> Table[Fact]:
         "device": lambda item: item.device,
         "system": lambda item: item.system,
         "model": lambda item: f"{item.case.model_name} {item.case.model_sha256[:12]}",
-        "grade of control": lambda item: item.grade.value if item.grade is not None else "unknown",
+        "grade of control": _grade,
     }
     rows = [
         (
@@ -375,6 +375,13 @@ def _sides(comparison: Comparison) -> Table[Fact]:
         ),
         rows=rows,
     )
+
+
+def _grade(item: Measured) -> str:
+    """Return the grade of control; empty where nothing was measured."""
+    if item.grade is None:
+        return "unknown" if item.result.used else ""
+    return item.grade.value
 
 
 def _listed(texts: set[str]) -> str:

@@ -3,6 +3,7 @@ phone; where sides are looked for, and what their pairs are worth."""
 
 from __future__ import annotations
 
+import re
 from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
@@ -27,7 +28,7 @@ from orchestrator.records.case import (
     content_key,
 )
 from orchestrator.records.device import DeviceFacts, DeviceKind
-from orchestrator.records.run import RunRecord
+from orchestrator.records.run import Outcome, RunRecord
 from orchestrator.records.verdict import Grade, Quality, QualityVerdict
 from orchestrator.settings import Settings
 from orchestrator.store.opening import open_store
@@ -188,6 +189,22 @@ def test_sides_are_looked_for_where_they_were_measured_not_only_planned(tmp_path
     )
     (row,) = cases_of(compare(settings, ["cpu", "gpu"], by="delegate"))
     assert {row[side]["campaign_id"] for side in ("baseline", "candidate")} == {str(ANDROID)}
+
+
+def test_a_side_that_was_only_skipped_has_no_grade_of_control(tmp_path: Path) -> None:
+    gpu, npu = (
+        case(REAL_PIXEL, MOBILENET, delegate, 1)
+        for delegate in (DelegateName.GPU, DelegateName.NPU)
+    )
+    skipped = run(npu, 0, None, outcome=Outcome.SKIPPED, reason_code="no-npu", reason="no NPU here")
+    runs = [*graded(series(gpu, 6_450, 8), Grade.C), skipped]
+    settings = settings_of(tmp_path, runs, campaign_of(runs))
+    said = compare(settings, ["gpu", "npu"], by="delegate").text
+    assert "no-npu: no NPU here" in " ".join(said.split())
+    assert "grade" not in said
+    page = Path(compare(settings, ["gpu", "npu"], by="delegate", form="html").text.splitlines()[-1])
+    (facts,) = re.findall("<tr><th[^>]*>grade of control<.*?</tr>", page.read_text("utf-8"))
+    assert re.findall("<td[^>]*>([^<]*)", facts) == ["C", "---"]
 
 
 def test_pairs_of_an_a_b_comparison_have_one_verdict_by_whatever_words(tmp_path: Path) -> None:
