@@ -132,12 +132,12 @@ def campaign_result(
     again = run_reader(workspace, measured.campaigns)
     best = winners(data.contests)
     won = fastest_table(best)
-    advice = next_steps(best, campaign.terms)
+    advice = next_steps(data.contests, campaign.terms)
     width = columns()
     lines = [*text_lines(data, width, legend=options.legend), ("", "")]
     # Lines to be typed or opened aren't wrapped.
     lines += [(line, "doubt") for text in measured.problems for line in wrap(text, width)]
-    lines += [(text, "") for text in [*(advice if best else ()), *where]]
+    lines += [(text, "") for text in [*advice, *where]]
     whole, looks = joined(lines)
     return CommandResult(
         text=whole,

@@ -447,20 +447,32 @@ def _figure(row: ResultRow) -> str:
     return f"{figure}{interval}{f' ({caveat})' if caveat else ''}"
 
 
-def next_step(contest: Contest, path: str, builds: Mapping[ToolName, str]) -> str:
-    """Return the next step with a command for this model's file; ``builds`` are the plan's."""
+def next_step(
+    contest: Contest, path: str, builds: Mapping[ToolName, str], beside: Sequence[Contest] = ()
+) -> str:
+    """Return the next step with a command for this model's file; ``builds`` are the plan's.
+
+    What every phone can try names the phones of the contests ``beside`` it, too.
+    """
     row, rival = contest.shown, next(iter(contest.tied), None)
-    model, where = shell_word(path), f"-s {shell_word(row.device.serial)}"
-    if not is_usual(row.case.tool):
-        where += f" --tool {row.case.tool}"
-    if build := builds.get(row.case.tool):
-        where += f" --build {shell_word(f'{row.case.tool}={build}')}"
+    model, options = shell_word(path), _program_options(contest, builds)
+    where = f"-s {shell_word(row.device.serial)}{options}"
     if rival is not None and (sides := _sides(row, rival)):
         return f"to tell them apart: benchfarm ab {sides} -m {model} {where}"
     if row.outputs is Outputs.NOT_CHECKED and can_be_checked(row.case):
         delegate = row.case.delegate
         return f"check the outputs of {delegate}: benchfarm bench {model} {where} -d {delegate} --pass parity"
-    return f"to try every delegate with other thread counts: benchfarm bench {model} {where} -d all -t 1,2,4"
+    serials = dict.fromkeys(item.shown.device.serial for item in (contest, *beside))
+    phones = " ".join(f"-s {shell_word(serial)}" for serial in serials)
+    return f"to try every delegate with other thread counts: benchfarm bench {model} {phones}{options} -d all -t 1,2,4"
+
+
+def _program_options(contest: Contest, builds: Mapping[ToolName, str]) -> str:
+    """Return the options of a contest's program, each after a space."""
+    tool = contest.shown.case.tool
+    options = "" if is_usual(tool) else f" --tool {tool}"
+    build = builds.get(tool)
+    return f"{options} --build {shell_word(f'{tool}={build}')}" if build else options
 
 
 def _sides(first: ResultRow, second: ResultRow) -> str:
@@ -490,8 +502,15 @@ def _leaves_threads_unused(row: ResultRow) -> bool:
 
 def next_steps(contests: Sequence[Contest], terms: Terms) -> list[str]:
     """Return the next step of the first winner whose model's file is known."""
-    return [
-        next_step(item, terms.files[item.shown.model.sha256], terms.builds)
-        for item in contests
-        if item.shown.model.sha256 in terms.files
-    ][:1]
+    for contest in winners(contests):
+        model = contest.shown.model
+        if path := terms.files.get(model.sha256):
+            options = _program_options(contest, terms.builds)
+            beside = [
+                item
+                for item in contests
+                if item.shown.model.sha256 == model.sha256
+                and _program_options(item, terms.builds) == options
+            ]
+            return [next_step(contest, path, terms.builds, beside)]
+    return []

@@ -199,6 +199,14 @@ def test_the_next_step_names_the_program_that_was_named(latencies, step) -> None
     assert "--build" not in command
 
 
+def test_every_phone_is_named_where_each_may_try_every_delegate() -> None:
+    cases = [configuration(place, "cpu", threads) for place in (0, 1) for threads in (1, 4)]
+    contests = data_of(*(item for case in cases for item in series(case, 9_000 / case.threads)))
+    terms = Terms(files={cases[0].model_sha256: "m.tflite"})
+    (command,) = next_steps(contests.contests, terms)
+    assert command.endswith("benchfarm bench m.tflite -s R58M00 -s R58M01 -d all -t 1,2,4")
+
+
 def test_one_process_each_is_not_called_sure() -> None:
     fast, slow = configuration(0, "gpu", 1), configuration(0, "xnnpack", 4)
     (winner,) = winners(data_of(*series(fast, 5_000, 1), *series(slow, 10_000, 1)).contests)
