@@ -22,7 +22,7 @@ from orchestrator.records.device import device_matches
 from orchestrator.records.model import FIGURE, PHASES, TOKENS, worded
 from orchestrator.records.run import Outcome
 from orchestrator.tables.table import DATA, MS, Column, Kind, Table
-from orchestrator.units import US_PER_MS, US_PER_S, split
+from orchestrator.units import US_PER_MS, US_PER_S, counted, split
 
 if TYPE_CHECKING:
     from orchestrator.plugins import Workspace
@@ -125,6 +125,7 @@ _MOST_CAMPAIGNS: Final = 50
 _OLDER: Final = (
     "Only the newest campaign of each model and phone is shown: --campaign names others."
 )
+_SEARCHED: Final = f"The newest {_MOST_CAMPAIGNS} campaigns were searched."
 
 
 @frozen
@@ -293,7 +294,10 @@ def _tables(
         return campaign is None or campaign.campaign_id == campaign_id
 
     data = report_data(workspace, list(by_id.values()), has_logs=False, is_shown=is_newest)
-    older = (_OLDER,) if newest and len(by_id) < workspace.store.campaign_count() else ()
+    store = workspace.store
+    older = [_OLDER] if newest and len(by_id) < store.campaign_count() else []
+    if newest and len(store.campaigns(limit=_MOST_CAMPAIGNS + 1)) > _MOST_CAMPAIGNS:
+        older.append(_SEARCHED)
     called = {
         subject: {name for row in rows for name in (row.model.label, row.case.model_name)}
         for subject, rows in grouped(data.results, lambda row: row.model.subject).items()
@@ -394,10 +398,11 @@ def _check_models(workspace: Workspace, request: TableRequest, names: Iterable[s
 
 def _nothing_stored(workspace: Workspace) -> UsageError:
     """Return the error for a store without a campaign that ``table`` can show."""
-    if newest := next(iter(workspace.store.campaigns()), None):
+    if listed := workspace.store.campaigns(limit=_MOST_CAMPAIGNS):
         return UsageError(
-            "the store has only A/B comparisons and campaigns without the pass timing",
-            hint=f"'benchfarm table --campaign {newest.campaign_id}' shows the newest",
+            f"{counted(len(listed), 'campaign')} searched: there are only A/B comparisons and"
+            " campaigns without the pass timing",
+            hint=f"'benchfarm table --campaign {listed[0].campaign_id}' shows the newest",
         )
     hint = (
         "'benchfarm bench MODEL' measures; '--source published' shows figures that others published"
@@ -408,26 +413,30 @@ def _nothing_stored(workspace: Workspace) -> UsageError:
 def _newest(workspace: Workspace) -> dict[_Place, Campaign]:
     """Return the newest campaign that measured each model on each phone, without A/B comparisons.
 
-    What a campaign only planned hides no figure of an earlier one.
+    What a campaign only planned hides no figure of an earlier one, and makes none of its other runs
+    be read.
     """
     store = workspace.store
     newest: dict[_Place, Campaign] = {}
-    for entry in store.campaigns()[:_MOST_CAMPAIGNS]:
+    for entry in store.campaigns(limit=_MOST_CAMPAIGNS):
         campaign = store.campaign(entry.campaign_id)
         if campaign is None or campaign.terms.pairing is not None:
             continue
-        timed = (item for item in campaign.invocations if item.run_pass is FIGURE_PASS)
-        places = {_place_of(item.case) for item in timed} - newest.keys()
-        if not places:
-            continue
-        for run in store.runs(campaign_ids=[campaign.campaign_id], run_passes=[FIGURE_PASS]):
-            if run.outcome not in (Outcome.SKIPPED, Outcome.UNFIT) and (
-                (place := _place_of(run.case)) in places
-            ):
-                newest[place] = campaign
-                places.remove(place)
-                if not places:
-                    break
+        cases = {
+            item.case.case_key: _place_of(item.case)
+            for item in campaign.invocations
+            if item.run_pass is FIGURE_PASS and _place_of(item.case) not in newest
+        }
+        places = set(cases.values())
+        runs = store.runs(
+            campaign_ids=[entry.campaign_id], case_keys=list(cases), run_passes=[FIGURE_PASS]
+        )
+        for run in runs if places else ():
+            if run.outcome not in (Outcome.SKIPPED, Outcome.UNFIT):
+                newest[_place_of(run.case)] = campaign
+                places.discard(_place_of(run.case))
+            if not places:
+                break
     return newest
 
 

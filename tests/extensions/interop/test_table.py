@@ -5,6 +5,8 @@ import csv
 import io
 import json
 import re
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 
@@ -205,6 +207,23 @@ def test_a_newer_campaign_without_a_latency_hides_no_figure(tmp_path):
     assert "gpu" in table(home)
 
 
+def test_a_planned_phone_without_a_run_makes_no_older_runs_be_read(tmp_path):
+    other = replace(REAL_PIXEL, serial="OTHER1")
+    never = series(replace(GPU, serial=other.serial), 1)
+    nights = {f"night-{number}": 9_000 - 10 * number for number in range(51)}
+    measured = {name: series(GPU, us, campaign_id=name) for name, us in nights.items()}
+    lab = replace(
+        lab_of([run for runs in measured.values() for run in runs], REAL_PIXEL, other),
+        campaigns=[campaign_of(runs + never, campaign_id=name) for name, runs in measured.items()],
+    )
+    home = stored(tmp_path / "home", lab)
+    with closing(sqlite3.connect(home / "store.sqlite")) as rows, rows:
+        rows.execute("UPDATE runs SET document = x'00' WHERE run_id NOT LIKE 'night-50-%'")
+    said = table(home)
+    assert "8.50" in said
+    assert "The newest 50 campaigns were searched." in said
+
+
 def test_what_others_published_is_shown_only_where_it_is_asked_for(tmp_path):
     refused = Cli(home=tmp_path / "new")("table").ended_with(2)
     assert refused.stdout == ""
@@ -277,9 +296,7 @@ def test_what_a_comparison_replayed_is_in_the_table_only_when_it_is_asked_for(tm
     assert " 20.0" in table(home, "--campaign", "replay")
     alone = replace(lab_of(replay, REAL_PIXEL), campaigns=[later])
     refused = Cli(home=stored(tmp_path / "alone", alone))("table").ended_with(2)
-    assert (
-        "the store has only A/B comparisons and campaigns without the pass timing" in refused.stderr
-    )
+    assert "there are only A/B comparisons and campaigns without the pass timing" in refused.stderr
     assert "'benchfarm table --campaign replay'" in refused.stderr
 
 
