@@ -13,16 +13,16 @@ from orchestrator.cli.output import (
     CUT_EXIT_CODE,
     CommandResult,
     Streamed,
-    columns,
     ignore_stop_signals,
     joined,
+    room,
     say,
 )
 from orchestrator.cli.progress import downloads_on_stderr, observer_for_stderr
 from orchestrator.errors import HostStorageError, InterruptedByUserError, StoreError, UsageError
 from orchestrator.records.build_spec import BuildSpec
 from orchestrator.settings import Settings
-from orchestrator.tables.escapes import one_line, wrap
+from orchestrator.tables.escapes import WIDTH, one_line, wrap
 
 if TYPE_CHECKING:
     from orchestrator.app.measuring import MeasuredCampaign
@@ -80,12 +80,12 @@ def _print_measured(workspace: Workspace, campaign: Campaign) -> None:
         from orchestrator.app.comparing import pair_comparison
         from orchestrator.report.comparisons import to_text
 
-        say(to_text(pair_comparison(workspace, campaign), max(columns(), 80)), err=True)
+        say(to_text(pair_comparison(workspace, campaign), room(err=True) or WIDTH), err=True)
         return
     from orchestrator.app.stored import report_data
     from orchestrator.report.tables import text_lines
 
-    text, looks = joined(text_lines(report_data(workspace, [campaign]), columns()))
+    text, looks = joined(text_lines(report_data(workspace, [campaign]), room(err=True)))
     say(text, looks=looks, err=True)
 
 
@@ -133,10 +133,9 @@ def campaign_result(
     best = winners(data.contests)
     won = fastest_table(best)
     advice = next_steps(data.contests, campaign.terms)
-    width = columns()
-    lines = [*text_lines(data, width, legend=options.legend), ("", "")]
+    lines = [*text_lines(data, room(), legend=options.legend), ("", "")]
     # Lines to be typed or opened aren't wrapped.
-    lines += [(line, "doubt") for text in measured.problems for line in wrap(text, width)]
+    lines += [(line, "doubt") for text in measured.problems for line in wrap(text, room() or WIDTH)]
     lines += [(text, "") for text in [*advice, *where]]
     whole, looks = joined(lines)
     return CommandResult(

@@ -25,14 +25,14 @@ from orchestrator.cli.options import (
     plan_keys,
     share_of,
 )
-from orchestrator.cli.output import CommandResult, columns, format_of, shown, to_json
+from orchestrator.cli.output import CommandResult, format_of, room, shown, to_json
 from orchestrator.errors import UsageError
 from orchestrator.files import check_writable, write_file
 from orchestrator.frozen import frozen
 from orchestrator.records.plan import Plan, PlanOptions, fixed
 from orchestrator.records.verdict import THRESHOLD
 from orchestrator.settings import Settings
-from orchestrator.tables.escapes import one_line
+from orchestrator.tables.escapes import WIDTH, one_line
 from orchestrator.tables.table import NESTED, Column, Kind, Table
 from orchestrator.units import split
 
@@ -214,7 +214,7 @@ def rendered(
             text = render_comparison(comparison)
             out = out or default_path(workspace.settings, comparison)
         case _:
-            text = "\n".join([comparisons.to_text(comparison, max(columns(), 80)), *lines])
+            text = "\n".join([comparisons.to_text(comparison, room() or WIDTH), *lines])
     if out is not None:
         whole = text if text.endswith("\n") else text + "\n"
         write_file(out, whole, makes_folder=output.out is None)

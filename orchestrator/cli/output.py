@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TextIO, TypeVar, cast
 from orchestrator import __version__
 from orchestrator.errors import HostStorageError, StoreAwayError, UsageError
 from orchestrator.frozen import frozen
-from orchestrator.tables.escapes import is_unseen, one_line, visible_block
+from orchestrator.tables.escapes import WIDTH, is_unseen, one_line, visible_block
 
 if TYPE_CHECKING:
     from orchestrator.records.answers import DoneAnswer
@@ -36,16 +36,12 @@ _CLEAR_SCREEN = "\x1b[H\x1b[2J"
 LOCK: Final = threading.Lock()
 
 
-def columns() -> int:
-    """Return the width of the terminal: $COLUMNS, else its own, else 80."""
-    return shutil.get_terminal_size().columns
-
-
-def room() -> int | None:
-    """Return the width for a table: a terminal's, at least 80; None where a program or a file reads
-    it.
+def room(*, err: bool = False) -> int | None:
+    """Return the width for tables: a terminal's ($COLUMNS, else its own), at least 80; None where a
+    program or a file reads them, and finds all of a row in its line.
     """
-    return max(columns(), 80) if sys.stdout.isatty() else None
+    stream = sys.stderr if err else sys.stdout
+    return max(shutil.get_terminal_size().columns, WIDTH) if stream.isatty() else None
 
 
 #: The terminal style of a line by its look (tables.renderers.Line); other looks have none.

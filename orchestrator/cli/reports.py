@@ -14,7 +14,7 @@ from typer import Argument, Option
 from orchestrator.app.exchange import EXPORTERS, FORMATS, ROWS, ExportRequest, ImportRequest
 from orchestrator.cli.commands import command, workspace_of
 from orchestrator.cli.options import CAMPAIGNS, Campaigns, HtmlOut, Legend, Out
-from orchestrator.cli.output import ENDINGS, CommandResult, columns, format_of, joined
+from orchestrator.cli.output import ENDINGS, CommandResult, format_of, joined, room
 from orchestrator.errors import UsageError
 from orchestrator.files import write_file
 from orchestrator.frozen import frozen
@@ -67,7 +67,7 @@ def report(
     looks = list[str]()
     match form:
         case "text":
-            lines = tables.text_lines(data, columns(), legend=legend)
+            lines = tables.text_lines(data, room() if out is None else None, legend=legend)
             # Commands that measure say it where they say what else is lacking.
             if data.headline.no_time:
                 lines += [("", ""), (data.headline.no_time, "doubt")]
@@ -232,7 +232,7 @@ def import_result(imports: Sequence[Imported]) -> CommandResult:
         duplicates = f", {done.result.known} were there already" if done.result.known else ""
         lines += ["", f"{counted(len(done.result.runs), 'run')} imported{duplicates}", *done.notes]
         if done.data is not None:
-            lines += [render_text_table(done.data).rstrip("\n"), f"report: {done.report}"]
+            lines += [render_text_table(done.data, room()).rstrip("\n"), f"report: {done.report}"]
     data = [
         {
             "campaign_id": done.result.campaign and done.result.campaign.campaign_id,

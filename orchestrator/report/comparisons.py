@@ -20,8 +20,8 @@ from orchestrator.tables.comparisons import (
     runs_text,
     worst_first,
 )
-from orchestrator.tables.escapes import markdown_text, visible, wrap
-from orchestrator.tables.renderers import WIDTH, as_markdown
+from orchestrator.tables.escapes import WIDTH, markdown_text, visible, wrap
+from orchestrator.tables.renderers import as_markdown
 from orchestrator.tables.table import plain
 from orchestrator.units import counted, format_percent
 

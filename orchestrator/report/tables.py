@@ -19,7 +19,7 @@ from orchestrator.records.verdict import Outputs, ParityVerdict
 from orchestrator.report.data import ReportData
 from orchestrator.report.winners import fastest_table
 from orchestrator.tables.devices import origin_of
-from orchestrator.tables.escapes import visible, wrap
+from orchestrator.tables.escapes import WIDTH, visible, wrap
 from orchestrator.tables.labels import (
     PARITY_WORDS,
     ShortNames,
@@ -29,7 +29,7 @@ from orchestrator.tables.labels import (
     figure_value,
 )
 from orchestrator.tables.operators import slowest_table
-from orchestrator.tables.renderers import WIDTH, Line, laid_out
+from orchestrator.tables.renderers import Line, laid_out
 from orchestrator.tables.results import (
     figure_notes,
     figures_decimals,
@@ -194,14 +194,14 @@ _ELSEWHERE: Final = "the fastest of each; the report and 'benchfarm table --all'
 _MOST_NAMED: Final = 5
 
 
-def render_text_table(data: ReportData, width: int = WIDTH, *, legend: bool = False) -> str:
+def render_text_table(data: ReportData, room: int | None = WIDTH, *, legend: bool = False) -> str:
     """Return the results as plain text, see :func:`text_lines`."""
-    return "\n".join(line for line, _ in text_lines(data, width, legend=legend)) + "\n"
+    return "\n".join(line for line, _ in text_lines(data, room, legend=legend)) + "\n"
 
 
-def text_lines(data: ReportData, width: int = WIDTH, *, legend: bool = False) -> list[Line]:
-    """Return the results for a terminal of ``width`` columns (at least 80), each line with its
-    style.
+def text_lines(data: ReportData, room: int | None = WIDTH, *, legend: bool = False) -> list[Line]:
+    """Return the results for a terminal of ``room`` columns, at least 80, each line with its style;
+    None for tables with whole lines.
 
     Cases are listed below their phones; of many, the fastest of each model on each phone. A figure
     that isn't the requested delegate's, or that was rejected, is replaced by the reason. Below stand
@@ -210,25 +210,25 @@ def text_lines(data: ReportData, width: int = WIDTH, *, legend: bool = False) ->
     """
     if not data.results:
         return [(data.headline.scope, "")]
-    width = max(width, WIDTH)
+    width = room or WIDTH
     names = data.names
     rows = [replace(row, configuration=names.of(row.configuration)) for row in data.cases]
     timed = [row for row in rows if row.result.status is not CaseStatus.UNTIMED]
     lines: list[Line] = []
     if len(timed) > _MOST_LISTED:
         fastest = replace(fastest_table(data.contests), notes=(), groups=1)
-        if width < _ROOM_FOR_ALL:
+        if room is not None and room < _ROOM_FOR_ALL:
             fastest = replace(
                 fastest, columns=[item for item in fastest.columns if item.name != "speed_up"]
             )
-        lines += laid_out(fastest, width)
+        lines += laid_out(fastest, room)
         lines += [("", ""), (_ELSEWHERE.format(cases=counted(len(timed), "case")), "head")]
     elif timed:
-        lines += laid_out(listed_table(sorted(timed, key=_fastest_first)), width)
+        lines += laid_out(listed_table(sorted(timed, key=_fastest_first)), room)
     pass_parts = [pass_table(table, rows) for table in pass_tables()]
     for part in (*pass_parts, memory_table(_with_memory(rows))):
         if part.listed:
-            lines += [("", ""), (part.caption, "title"), *laid_out(part, width)]
+            lines += [("", ""), (part.caption, "title"), *laid_out(part, room)]
 
     for row in rows:
         if row.profiles:
@@ -237,7 +237,7 @@ def text_lines(data: ReportData, width: int = WIDTH, *, legend: bool = False) ->
                 ("", ""),
                 *((line, "title") for line in wrap(visible(slowest.caption), width)),
             ]
-            lines += laid_out(slowest, width)
+            lines += laid_out(slowest, room)
 
     def add_paragraph(sentences: Iterable[str], style: str = "") -> None:
         wrapped = [

@@ -8,6 +8,8 @@ import unicodedata
 from collections.abc import Iterable
 from typing import Final
 
+#: The least width of text on a terminal, in columns.
+WIDTH: Final = 80
 #: Joiners in words and emoji, although Unicode calls them format characters.
 _WANTED_FORMAT_CHARACTERS: Final = frozenset("\u200c\u200d")
 _UNSEEN_CATEGORIES: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
@@ -111,7 +113,7 @@ def fit(text: str, width: int) -> str:
     return "".join(characters) + "…" + " " * (width - 1 - used)
 
 
-def wrap(text: str, width: int = 80, *, following: str = "") -> list[str]:
+def wrap(text: str, width: int = WIDTH, *, following: str = "") -> list[str]:
     """Return a visible text in lines of at most ``width`` terminal columns, broken between words
     where possible.
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from orchestrator.tables.escapes import (
+    WIDTH,
     csv_text,
     display_width,
     fit,
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-#: The least width of a table on a terminal, in columns.
-WIDTH: Final = 80
 #: In a table with headings, a longer row name has a line of its own.
 _WIDEST_NAME: Final = 29
 #: The widths of a bar; where there is less room, bars are left out.
@@ -70,7 +69,7 @@ def laid_out(table: Table[R], width: int | None = None) -> list[Line]:
     value_columns = columns[table.groups + 1 :]
     names = [visible(cell) for cell in first.cells(rows)]
     longest = max(map(display_width, (first.title, *names)))
-    name_width = min(longest, _WIDEST_NAME) if groups else longest
+    name_width = min(longest, _WIDEST_NAME) if groups and width is not None else longest
     gap = 1 if groups else 2
     room = 1_000_000 if width is None else width - name_width - gap - bool(groups)
     reasons = ["" if table.instead is None else one_line(table.instead(row)) for row in rows]
@@ -99,7 +98,10 @@ def laid_out(table: Table[R], width: int | None = None) -> list[Line]:
             if not NOTHINGS.issuperset(item.cells[index].strip() for item in band[repeated:])
         ]
         lines += layout.block(filled, band)
-    lines += [("", "") for _ in table.notes[:1]] + [(visible(note), "head") for note in table.notes]
+    notes = list(map(visible, table.notes))
+    if width is not None:
+        notes = [line for note in notes for line in wrap(note, width)]
+    lines += [("", "") for _ in notes[:1]] + [(line, "head") for line in notes]
     return [(line.rstrip(), style) for line, style in lines]
 
 

@@ -17,9 +17,11 @@ import yaml
 
 from orchestrator.config.declarations import load_builds
 from orchestrator.installation import data_folder
+from orchestrator.tables.escapes import display_width
 from tests.e2e.conftest import Lab
 from tests.e2e.test_host_native import build
 from tests.samples.command import Cli
+from tests.samples.sample_lab import small_lab, stored
 from tests.unit.artifacts.file_server import FileServer, file_server
 
 EXAMPLES = data_folder("reports").parent / "examples"
@@ -149,6 +151,23 @@ def in_terminal(
             os.write(terminal, answer.encode())
     os.close(terminal)
     return process.wait(60), said.decode("utf-8", "replace")
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["table", "table --all", "table --source published", "report --format text", "results runs"],
+)
+def test_a_text_table_fits_a_terminal_and_has_whole_lines_elsewhere(
+    tmp_path: Path, words: str
+) -> None:
+    cli = Cli(home=stored(tmp_path / "home", small_lab()))
+    exit_code, fitted = in_terminal(cli, "", words, columns=80, NO_COLOR="1")
+    assert exit_code == 0
+    assert max(map(display_width, fitted.splitlines())) <= 80
+    narrow, wide = (cli(words, COLUMNS=columns).ok().stdout for columns in ("80", "200"))
+    assert narrow == wide
+    assert "..." not in narrow
+    assert max(map(display_width, narrow.splitlines())) > 80
 
 
 @pytest.fixture

@@ -216,7 +216,7 @@ def show_table(
             raise _nothing_stored(workspace)
         return shown(
             *_tables(workspace, request, chosen, newest, figures),
-            width=room() if request.every else None,
+            width=room(),
         )
 
 
@@ -315,6 +315,7 @@ def _tables(
             fastest,
             nothing=fastest.nothing if is_all else _NO_FIGURE,
             notes=(*fastest.notes, *older),
+            groups=int(room() is not None),
         )
         return
     rows = [
