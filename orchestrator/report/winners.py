@@ -113,7 +113,7 @@ class Contest:
 def fastest_table(contests: Sequence[Contest]) -> Table[Contest]:
     """Return the fastest configuration of each model on each phone, as pull requests show it."""
     rows = [row for item in contests for row in item.rows]
-    names = contests[0].names if contests else ShortNames(short={}, common="")
+    names = contests[0].names if contests else ShortNames(short={}, note="")
     columns: Sequence[Column[Contest]] = (
         Column("model", "model", lambda item: item.shown.model.label),
         Column("device", "phone", lambda item: item.shown.device.title),

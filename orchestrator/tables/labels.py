@@ -182,14 +182,9 @@ class ShortNames:
 
     #: Label -> its short form, which is unique.
     short: Mapping[str, str]
-    #: The parts that all of them share, or all of a delegate: "native; 1 thread of gpu"; empty
-    #: for none.
-    common: str
-
-    @property
-    def note(self) -> str:
-        """A note on what all of them share; empty for none."""
-        return self.common and f"Left out of the names: {self.common}."
+    #: What all of them share, or all of a delegate: "All configurations use native; gpu uses 1
+    #: thread."; empty for nothing.
+    note: str
 
     def of(self, label: str) -> str:
         """Return a configuration in its short form."""
@@ -223,14 +218,17 @@ def short_names(configurations: Iterable[tuple[str, Case]]) -> ShortNames:
         for label, words in parts.items()
     }
     if len(set(short.values())) < len(short):
-        return ShortNames(short={}, common="")
+        return ShortNames(short={}, note="")
     by_threads = grouped(
         (name for name, word in single.items() if word not in shared), lambda name: single[name]
     )
     everywhere = [word for word in next(iter(parts.values()), [])[1:] if word in shared]
-    common = [", ".join(everywhere)] if everywhere else []
-    common += [f"{word} of {' and '.join(names)}" for word, names in by_threads.items()]
-    return ShortNames(short=short, common="; ".join(common))
+    shares = [f"All configurations use {', '.join(everywhere)}"] if everywhere else []
+    shares += [
+        f"{' and '.join(names)} {'use' if len(names) > 1 else 'uses'} {word}"
+        for word, names in by_threads.items()
+    ]
+    return ShortNames(short=short, note=f"{'; '.join(shares)}." if shares else "")
 
 
 def configuration_order(case: Case, label: str) -> tuple[int, int, str, str]:

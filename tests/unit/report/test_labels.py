@@ -130,7 +130,7 @@ def test_the_matrix_of_a_language_model_has_its_speeds_under_their_unit():
 def test_a_column_of_speeds_and_times_has_the_unit_of_each_in_its_cell():
     decode = case(tool=ToolName.LITERT_LM, flags=(("figure", "decode"),))
     data = build_report_data(lab_of([*series(decode, 40_000), *series(case(), 9_000)]).inputs())
-    names = ShortNames({row.configuration: "cpu" for row in data.results}, common="")
+    names = ShortNames({row.configuration: "cpu" for row in data.results}, note="")
     lines = [line for row in data.results for line in lines_of([row], (), names)]
     _, shared = matrix_table("matrix", "Figures", lines, ["cpu"], 2).of(Form.HTML)
     assert shared.title == "cpu"

@@ -194,7 +194,7 @@ def test_names_leave_out_what_is_the_same_everywhere_unless_two_would_be_alike()
     cases = [case(delegate=GPU, threads=1), case(threads=1), case(threads=4)]
     names = short_names((item.configuration, item) for item in cases)
     assert list(names.short.values()) == ["gpu", "xnnpack, 1 thread", "xnnpack, 4 threads"]
-    assert names.common == "native; 1 thread of gpu"
+    assert names.note == "All configurations use native; gpu uses 1 thread."
     twice = short_names([("gpu, 1 thread, a", cases[0]), ("gpu, 1 thread, a, a", cases[1])])
     assert len(set(twice.short.values())) == len(twice.short)
 
