@@ -228,9 +228,10 @@ def rendered(
 class Turns:
     """The limits of a measurement in turns, as options."""
 
-    detect: Annotated[str, Option("--detect", help="Smallest relative difference to detect.")] = (
-        f"{THRESHOLD:.0%}"
-    )
+    detect: Annotated[
+        float | None,
+        _share("--detect", "Smallest relative difference to detect (default: 2%).", most=0.5),
+    ] = None
     most: Annotated[
         int,
         Option(
@@ -241,8 +242,8 @@ class Turns:
 
     @property
     def limits(self) -> PairLimits:
-        """The limits; raises UsageError for what is no percentage."""
-        return PairLimits(detect=share_of(self.detect, "--detect", most=0.5), most=self.most)
+        """The limits."""
+        return PairLimits(detect=self.detect or THRESHOLD, most=self.most)
 
 
 @command(
