@@ -136,7 +136,7 @@ if TYPE_CHECKING:
     )
     from orchestrator.ports import CheckResult, ListedPhone, PhoneCheck
     from orchestrator.programs import Option, Program, program
-    from orchestrator.programs.flags import check_flags
+    from orchestrator.programs.flags import schema_faults
     from orchestrator.programs.litert import is_litert_result, litert_report
     from orchestrator.programs.litert_native import LitertNativeTool, litert_flags
     from orchestrator.programs.native import command_line
@@ -230,7 +230,6 @@ __all__ = [
     "benchmark_flags",
     "campaign_result",
     "check_content",
-    "check_flags",
     "check_selection",
     "checked",
     "choose",
@@ -303,6 +302,7 @@ __all__ = [
     "run_plan",
     "sample_models",
     "say",
+    "schema_faults",
     "share_of",
     "shown",
     "sides_of",
@@ -370,7 +370,7 @@ _HOMES: Final = {
         " ProgramSource Queue QueueSource Receiver",
         "ports": "CheckResult ListedPhone PhoneCheck",
         "programs": "Option Program program",
-        "programs.flags": "check_flags",
+        "programs.flags": "schema_faults",
         "programs.litert": "is_litert_result litert_report",
         "programs.litert_native": "LitertNativeTool litert_flags",
         "programs.native": "command_line",

@@ -17,7 +17,7 @@ from orchestrator.analysis.summary import autocorrelations
 from orchestrator.app.attached import Needs, OpenedDevices, open_devices
 from orchestrator.app.inputs import Inputs, inputs_of, reference_model
 from orchestrator.app.workspace import Workspace
-from orchestrator.engine.flag_check import check_flags, learn_flags
+from orchestrator.engine.flag_check import learn_flags, with_flag_skips
 from orchestrator.errors import DeviceBusyError, DeviceError, UsageError
 from orchestrator.frozen import frozen
 from orchestrator.passes import pass_of
@@ -149,7 +149,7 @@ def expansion_for(workspace: Workspace, task: Task) -> tuple[Expansion, list[Bui
     used = {case.build_sha256 for case in expansion.cases}
     builds |= {twin.sha256: twin for twin in twins.values() if twin.sha256 in used}
     learn_flags(workspace.flag_book, workspace.lease, task.opened.devices, choices)
-    checked = check_flags(
+    checked = with_flag_skips(
         expansion,
         delegates=plan.matrix.named or tuple(DelegateName),
         builds=builds.values(),

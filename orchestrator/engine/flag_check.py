@@ -78,7 +78,7 @@ def ask_for_flags(book: FlagBook, device: Device, build: Build) -> bool:
     return book.learn(build, help_output.stdout + b"\n" + help_output.stderr)
 
 
-def check_flags(
+def with_flag_skips(
     expansion: Expansion,
     *,
     delegates: Sequence[DelegateName],

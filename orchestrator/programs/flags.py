@@ -95,7 +95,7 @@ def _spec(row: Mapping[str, str]) -> FlagSpec:
     )
 
 
-def check_flags(flags: Mapping[str, str], schema: FlagSchema) -> tuple[FlagFault, ...]:
+def schema_faults(flags: Mapping[str, str], schema: FlagSchema) -> tuple[FlagFault, ...]:
     """Return all faults of flags, in their order."""
     wrong = (fault for name, value in flags.items() for fault in _value_faults(name, value, schema))
     return (*wrong, *_ineffective(flags, schema))
@@ -222,7 +222,7 @@ class FlagBook:
         schema = self.schema(build)
         if not program(build.tool).is_benchmark_model:
             # Only the plan's flags, and not whether they lack others: the program may set these.
-            faults = check_flags(dict(case.flags), schema)
+            faults = schema_faults(dict(case.flags), schema)
             return tuple(fault for fault in faults if fault.code != "ineffective-flag")
         return _case_faults(unplaced(case, run_pass, build, self.names(build)), schema)
 
@@ -243,7 +243,7 @@ def _case_faults(request: InvocationRequest, schema: FlagSchema) -> tuple[FlagFa
     case, flags = request.case, benchmark_flags(request, folder="/")
     plan_flags = dict(case.flags)
     faults = []
-    for fault in check_flags(flags, schema):
+    for fault in schema_faults(flags, schema):
         if fault.flag in plan_flags or fault.code != "unknown-flag":
             faults.append(fault)
             continue

@@ -17,7 +17,7 @@ from orchestrator.errors import UsageError
 from orchestrator.passes import pass_of
 from orchestrator.ports import InvocationRequest
 from orchestrator.programs import Program
-from orchestrator.programs.flags import check_flags, documented_flags
+from orchestrator.programs.flags import documented_flags, schema_faults
 from orchestrator.programs.native import command_line
 from orchestrator.programs.running import (
     CollectingTool,
@@ -60,7 +60,7 @@ def litert_flags(request: InvocationRequest, *, folder: str) -> dict[str, str]:
     for name, value in plan_flags(request.case, _ACCELERATOR_FLAGS).items():
         if name not in withheld_flags:
             flags[name] = placed_value(value, request)
-    faults = check_flags(flags, documented_flags(FlagFamily.LITERT))
+    faults = schema_faults(flags, documented_flags(FlagFamily.LITERT))
     if faults:
         raise UsageError("; ".join(fault.message for fault in faults), hint="see 'benchfarm flags'")
     return flags

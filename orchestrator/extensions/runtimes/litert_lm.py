@@ -28,13 +28,13 @@ from orchestrator.passes import pass_of
 from orchestrator.plugins import (
     Option,
     Program,
-    check_flags,
     command_line,
     format_flags,
     library_folders,
     on_cores,
     pass_flags,
     run_and_collect,
+    schema_faults,
 )
 from orchestrator.ports import Device, InvocationRequest, Turn
 from orchestrator.reading.failures import end_failure
@@ -459,7 +459,7 @@ _VALUES: Final = dict.fromkeys((*TOKENS, REPETITIONS), _COUNT) | {
 def flag_faults(case: Case) -> Iterator[FlagFault]:
     """Yield the faults of a case's flags."""
     flags = {name: value for name, value in case.flags if name != FIGURE}
-    typed = {fault.flag: fault for fault in check_flags(flags, _FLAGS)}
+    typed = {fault.flag: fault for fault in schema_faults(flags, _FLAGS)}
     for fault in typed.values():
         refusal = f"LiteRT-LM has no flag --{fault.flag} here; it has {', '.join(_FLAGS.flags)}"
         yield dataclasses.replace(fault, message=refusal) if fault.code == "unknown-flag" else fault

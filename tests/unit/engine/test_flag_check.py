@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.engine.flag_check import check_flags
+from orchestrator.engine.flag_check import with_flag_skips
 from orchestrator.errors import PlanError
 from orchestrator.planning.expansion import Expansion, Stock, expand
 from orchestrator.programs.flags import FlagBook
@@ -52,7 +52,7 @@ def checked(
     expansion = expand(
         plan, [PHONE], [MODEL], Stock(builds={(PHONE.serial, ToolName.NATIVE): BUILD})
     )
-    return check_flags(expansion, delegates=names, builds=[BUILD], book=book)
+    return with_flag_skips(expansion, delegates=names, builds=[BUILD], book=book)
 
 
 def refused(

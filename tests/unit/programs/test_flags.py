@@ -3,7 +3,7 @@
 import pytest
 
 from orchestrator.delegates import FlagFamily
-from orchestrator.programs.flags import check_flags, documented_flags, parse_help
+from orchestrator.programs.flags import documented_flags, parse_help, schema_faults
 from tests.conftest import golden_texts
 from tests.samples.places import NATIVE
 
@@ -37,7 +37,7 @@ def test_each_fault_is_found_and_named() -> None:
     schema = parse_help(HELP).merged_with(documented_flags(FlagFamily.BENCHMARK_MODEL))
 
     def fault_of(words: str) -> str:
-        (fault,) = check_flags(dict(word[2:].split("=", 1) for word in words.split()), schema)
+        (fault,) = schema_faults(dict(word[2:].split("=", 1) for word in words.split()), schema)
         assert fault.flag in fault.message
         return f"{fault.code}: {fault.message}"
 
@@ -54,4 +54,4 @@ def test_each_fault_is_found_and_named() -> None:
     ],
 )
 def test_flags_that_are_right_have_no_fault(flags: dict[str, str]) -> None:
-    assert check_flags(flags, documented_flags(FlagFamily.BENCHMARK_MODEL)) == ()
+    assert schema_faults(flags, documented_flags(FlagFamily.BENCHMARK_MODEL)) == ()
