@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from orchestrator.analysis.findings import CODES
-from orchestrator.app.exchange import EXPORTERS
+from orchestrator.app.exporting import EXPORTERS
 from orchestrator.cli.commands import ROOT, argument_name, sections
 from orchestrator.config.plan import keys_table
 from orchestrator.delegates import DELEGATES

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from orchestrator.app.doctor import Finding
-    from orchestrator.app.exchange import ExportRequest, ImportRequest
+    from orchestrator.app.requests import ExportRequest, ImportRequest
     from orchestrator.app.workspace import Workspace
     from orchestrator.cli.output import CommandResult
     from orchestrator.errors import PlanError

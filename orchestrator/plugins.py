@@ -46,15 +46,7 @@ if TYPE_CHECKING:
     )
     from orchestrator.app.comparing import pair_comparison
     from orchestrator.app.doctor import Finding, ok, problem, run_checks, warning
-    from orchestrator.app.exchange import (
-        ExportRequest,
-        Imported,
-        ImportRequest,
-        Redaction,
-        private_folders,
-        redaction_of,
-        store_import,
-    )
+    from orchestrator.app.exporting import Redaction, private_folders, redaction_of
     from orchestrator.app.farm import (
         PHONE_STATES,
         RECENT_HOURS,
@@ -63,6 +55,7 @@ if TYPE_CHECKING:
         read_farm,
         state_counts,
     )
+    from orchestrator.app.importing import Imported, store_import
     from orchestrator.app.inputs import Inputs, host_files, identify, reference_model
     from orchestrator.app.measuring import (
         CampaignInterruptedError,
@@ -73,7 +66,7 @@ if TYPE_CHECKING:
     from orchestrator.app.pairing import prepare_pair, sides_of
     from orchestrator.app.phones import release_phone, restore_phones
     from orchestrator.app.preparing import Prepared, Task, prepare, start
-    from orchestrator.app.requests import PairLimits
+    from orchestrator.app.requests import ExportRequest, ImportRequest, PairLimits
     from orchestrator.app.resuming import close_cancelled, open_cases, reopen
     from orchestrator.app.status import queue_beside, queue_source
     from orchestrator.app.stored import find_campaigns, named_campaigns, report_data
@@ -329,15 +322,15 @@ _HOMES: Final = {
         " with_stored_gpu",
         "app.comparing": "pair_comparison",
         "app.doctor": "Finding ok problem run_checks warning",
-        "app.exchange": "ExportRequest ImportRequest Imported Redaction private_folders redaction_of"
-        " store_import",
+        "app.exporting": "Redaction private_folders redaction_of",
         "app.farm": "PHONE_STATES RECENT_HOURS away_since job_answer read_farm state_counts",
+        "app.importing": "Imported store_import",
         "app.inputs": "Inputs host_files identify reference_model",
         "app.measuring": "CampaignInterruptedError MeasuredCampaign measure run_plan",
         "app.pairing": "prepare_pair sides_of",
         "app.phones": "release_phone restore_phones",
         "app.preparing": "Prepared Task prepare start",
-        "app.requests": "PairLimits",
+        "app.requests": "ExportRequest ImportRequest PairLimits",
         "app.resuming": "close_cancelled open_cases reopen",
         "app.status": "queue_beside queue_source",
         "app.stored": "find_campaigns named_campaigns report_data",

@@ -251,7 +251,7 @@ PLACES: Sequence[Place] = (
     Place(
         change="export format",
         what="the exporter",
-        file="orchestrator/app/exchange.py",
+        file="orchestrator/app/exporting.py",
         after="EXPORTERS: Final = {",
         text=EXPORTER,
         is_change=True,
@@ -259,7 +259,7 @@ PLACES: Sequence[Place] = (
     Place(
         change="export format",
         what="what it is",
-        file="orchestrator/app/exchange.py",
+        file="orchestrator/app/exporting.py",
         after='path=Path("benchfarm-results.omitted"),\n',
         text='        about="a result a line",\n',
     ),

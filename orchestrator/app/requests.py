@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 from orchestrator.frozen import frozen
 
@@ -61,3 +62,39 @@ class LabRequest:
     #: Of the phones' random noise.
     seed: int = 0
     rooted: bool = False
+
+
+#: What a row of an export is about, the usual one first.
+ROWS: Final = ("cases", "invocations")
+
+
+@frozen
+class ExportRequest:
+    """The campaigns to export, and the file; ``form`` is the name of an exporter."""
+
+    campaigns: Sequence[str] = ()
+    out: Path | None = None
+    form: str = ""
+    #: Ids of single runs, or their beginnings.
+    runs: Sequence[str] = ()
+    rows: str = ROWS[0]
+    #: Whether an existing file is replaced.
+    force: bool = False
+
+
+@frozen
+class ImportRequest:
+    """The files to import, and what they measured."""
+
+    files: Sequence[Path]
+    #: Serial number or name of the measured phone.
+    device: str = ""
+    models: Sequence[Path] = ()
+    #: For a phone that the store doesn't have.
+    profile: str = ""
+    #: The file (a path with a slash) or the version of the app that measured.
+    app: str = ""
+    #: Of the campaign.
+    name: str = "import"
+    #: File for the HTML report.
+    out: Path | None = None

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
-from orchestrator.app.exchange import EXPORTERS, FORMATS, ROWS, ExportRequest, ImportRequest
+from orchestrator.app.exporting import EXPORTERS, FORMATS
+from orchestrator.app.requests import ROWS, ExportRequest, ImportRequest
 from orchestrator.cli.commands import command, workspace_of
 from orchestrator.cli.options import CAMPAIGNS, Campaigns, HtmlOut, Legend, Out
 from orchestrator.cli.output import ENDINGS, CommandResult, format_of, joined, room
@@ -23,7 +24,7 @@ from orchestrator.settings import Settings
 from orchestrator.units import counted
 
 if TYPE_CHECKING:
-    from orchestrator.app.exchange import Imported
+    from orchestrator.app.importing import Imported
     from orchestrator.report.data import ReportData
 
 
@@ -147,13 +148,13 @@ def export(settings: Settings, request: ExportOptions) -> CommandResult:
 
     Example: benchfarm export newest --format csv
     """
-    from orchestrator.app import exchange
+    from orchestrator.app import exporting
 
     out = request.out
     endings = _endings(out.suffix.lower()) if out is not None else ENDINGS
     form = format_of(request.form, out, FORMATS, default="bundle", endings=endings)
     request = replace(request, form=form)
-    path, done = exchange.export(settings, request)
+    path, done = exporting.export(settings, request)
     data = {"format": request.form, "files": [str(path)], **done.data}
     return CommandResult(text=f"{path}: {done.text}" if done.text else str(path), data=data)
 

@@ -13,7 +13,7 @@ import yaml
 from benchfarm_virtual.programs.delegates import ANDROID_FLAGS
 from benchfarm_virtual.programs.litert import LITERT_FLAGS
 from orchestrator.analysis.findings import CODES
-from orchestrator.app.exchange import EXPORTERS
+from orchestrator.app.exporting import EXPORTERS
 from orchestrator.delegates import DELEGATES, FlagFamily, flags_of, requested_delegates
 from orchestrator.plugins import Exporter, is_own, load, plugins
 from orchestrator.records.case import DelegateName, Pass

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from orchestrator.app.exchange import FORMATS
+from orchestrator.app.exporting import FORMATS
 from orchestrator.app.stored import listed_runs
 from orchestrator.cli.explaining import entries, explain
 from orchestrator.errors import UsageError

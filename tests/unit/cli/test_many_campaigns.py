@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.app.exchange import EXPORTERS
+from orchestrator.app.exporting import EXPORTERS
 from orchestrator.cli import reports, stored
 from orchestrator.cli.output import CommandResult, json_pieces
 from orchestrator.plugins import Exporter, every

@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator.app.exchange import Redaction
+from orchestrator.app.exporting import Redaction
 
 OWN = Redaction(
     [

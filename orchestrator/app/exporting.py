@@ -1,6 +1,5 @@
-"""Results in files, in the core's formats and those of plugins (``benchfarm.exporters``,
-``benchfarm.importers``): exported campaigns, and imported runs, stored and judged as benchfarm's
-own. Names of folders, which show the user's name and work, don't leave this computer.
+"""Campaigns written to files, in the core's formats and those of plugins (``benchfarm.exporters``).
+Names of folders, which show the user's name and work, don't leave this computer.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
+from orchestrator.app.requests import ROWS, ExportRequest
 from orchestrator.errors import UsageError
 from orchestrator.files import (
     check_folder,
@@ -24,19 +24,16 @@ from orchestrator.files import (
     unwritable,
     write_file,
 )
-from orchestrator.frozen import frozen
 from orchestrator.plugins import Exported, Exporter, find, plugins
-from orchestrator.records.campaign import Campaign, Origin
+from orchestrator.records.campaign import Campaign
 from orchestrator.settings import Settings
 
 if TYPE_CHECKING:
     from orchestrator.app.workspace import Workspace
-    from orchestrator.engine.reread import ImportBatch, ImportResult
     from orchestrator.report.data import ReportData
     from orchestrator.report.exports import Rows
 
 
-ROWS = ("cases", "invocations")
 _Content: TypeAlias = "Callable[[Iterable[ReportData], Rows], Iterable[str]]"
 
 
@@ -118,20 +115,6 @@ EXPORTERS: Final = {
 FORMATS: Final = (*EXPORTERS, *plugins("exporters"))
 
 
-@frozen
-class ExportRequest:
-    """The campaigns to export, and the file; ``form`` is the name of an exporter."""
-
-    campaigns: Sequence[str] = ()
-    out: Path | None = None
-    form: str = ""
-    #: Ids of single runs, or their beginnings.
-    runs: Sequence[str] = ()
-    rows: str = ROWS[0]
-    #: Whether an existing file is replaced.
-    force: bool = False
-
-
 def export(settings: Settings, request: ExportRequest) -> tuple[Path, Exported]:
     """Write campaigns, or some of their runs, to a file; return it, and the exporter's answer.
 
@@ -201,69 +184,6 @@ def private_folders(workspace: Workspace) -> Sequence[Path]:
         workspace.settings.cache_folder,
         workspace.settings.state_folder,
     )
-
-
-@frozen
-class ImportRequest:
-    """The files to import, and what they measured."""
-
-    files: Sequence[Path]
-    #: Serial number or name of the measured phone.
-    device: str = ""
-    models: Sequence[Path] = ()
-    #: For a phone that the store doesn't have.
-    profile: str = ""
-    #: The file (a path with a slash) or the version of the app that measured.
-    app: str = ""
-    #: Of the campaign.
-    name: str = "import"
-    #: File for the HTML report.
-    out: Path | None = None
-
-
-@frozen
-class Imported:
-    """The outcome of an import."""
-
-    result: ImportResult
-    #: Notes for people.
-    notes: Sequence[str] = ()
-    #: The cases of new runs, and the path of their report; None without new runs.
-    data: ReportData | None = None
-    report: Path | None = None
-    #: How many of the source's jobs were left out.
-    left_out: int = 0
-
-    @property
-    def without_result(self) -> int:
-        """How many of the new runs have no result."""
-        return sum(run.is_without_result for run in self.result.runs)
-
-
-def store_import(
-    workspace: Workspace,
-    batch: ImportBatch,
-    *,
-    request: ImportRequest,
-    origin: Origin | None = None,
-    notes: Sequence[str] = (),
-) -> Imported:
-    """Store a batch as a campaign, and write the report of what is new, by default among the
-    campaigns' own reports.
-    """
-    from orchestrator.app.preparing import new_campaign
-    from orchestrator.app.stored import report_data, write_report
-    from orchestrator.engine.reread import import_runs
-
-    campaign = new_campaign(workspace, request.name)
-    campaign = replace(campaign, terms=replace(campaign.terms, origin=origin))
-    result = import_runs(workspace.store, workspace.tools, campaign, batch, clock=workspace.clock)
-    done = Imported(result=result, notes=notes, left_out=len(batch.faults))
-    if result.campaign is None:
-        return done
-    data = report_data(workspace, [result.campaign])
-    path = write_report(workspace.settings, data, [result.campaign], request.out)
-    return replace(done, data=data, report=path)
 
 
 #: Replaces a folder that is named without a file in it.
