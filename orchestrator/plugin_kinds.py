@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -29,24 +28,15 @@ if TYPE_CHECKING:
 
 
 @frozen
-class Exported:
-    """An exporter's result, in addition to the files."""
-
-    #: A sentence for people after the file's name; empty for none.
-    text: str = ""
-    #: Further data for ``--json``.
-    data: Mapping[str, object] = field(default_factory=dict)
-
-
-@frozen
 class Exporter:
     """A format of ``benchfarm export``."""
 
     #: The file it is written to by default, whose suffix means the format in ``--out``.
     path: Path
     #: Writes the requested data of the campaigns to a new file. Raises UsageError. The campaigns
-    #: have no invocations, as these may be very many: read them from the store.
-    write: Callable[[Workspace, Sequence[Campaign], ExportRequest, Path], Exported | None]
+    #: have no invocations, as these may be very many: read them from the store. An answer's text
+    #: follows the file's name, and its data is a mapping.
+    write: Callable[[Workspace, Sequence[Campaign], ExportRequest, Path], DoneAnswer | None]
     #: Its description, as in docs/reference/exports.md.
     about: str = ""
     #: Whether ``--run`` chooses some runs; else it is about whole campaigns.

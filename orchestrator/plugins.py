@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     )
     from orchestrator.app.comparing import pair_comparison
     from orchestrator.app.doctor import Finding, ok, problem, run_checks, warning
-    from orchestrator.app.exporting import Redaction, private_folders, redaction_of
+    from orchestrator.app.exporting import Redaction, redaction_of
     from orchestrator.app.farm import (
         PHONE_STATES,
         RECENT_HOURS,
@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from orchestrator.app.requests import ExportRequest, ImportRequest, PairLimits
     from orchestrator.app.resuming import close_cancelled, open_cases, reopen
     from orchestrator.app.status import queue_beside, queue_source
-    from orchestrator.app.stored import find_campaigns, named_campaigns, report_data
+    from orchestrator.app.stored import find_campaigns, report_data
     from orchestrator.app.time_limits import age_of, left_out_text, stored_left_out
     from orchestrator.app.workspace import Workspace
     from orchestrator.artifacts.fetch import Downloader
@@ -115,7 +115,6 @@ if TYPE_CHECKING:
     from orchestrator.planning.selection import choose, misfit, tools_for
     from orchestrator.plugin_kinds import (
         DeviceSource,
-        Exported,
         Exporter,
         Importer,
         JobOwner,
@@ -168,7 +167,6 @@ __all__ = [
     "Downloader",
     "DryRun",
     "ExportRequest",
-    "Exported",
     "Exporter",
     "Faults",
     "Figure",
@@ -258,7 +256,6 @@ __all__ = [
     "make_checks",
     "measure",
     "misfit",
-    "named_campaigns",
     "observer_for_stderr",
     "ok",
     "on_cores",
@@ -272,7 +269,6 @@ __all__ = [
     "plugins",
     "prepare",
     "prepare_pair",
-    "private_folders",
     "problem",
     "program",
     "program_sources",
@@ -322,7 +318,7 @@ _HOMES: Final = {
         " with_stored_gpu",
         "app.comparing": "pair_comparison",
         "app.doctor": "Finding ok problem run_checks warning",
-        "app.exporting": "Redaction private_folders redaction_of",
+        "app.exporting": "Redaction redaction_of",
         "app.farm": "PHONE_STATES RECENT_HOURS away_since job_answer read_farm state_counts",
         "app.importing": "Imported store_import",
         "app.inputs": "Inputs host_files identify reference_model",
@@ -333,7 +329,7 @@ _HOMES: Final = {
         "app.requests": "ExportRequest ImportRequest PairLimits",
         "app.resuming": "close_cancelled open_cases reopen",
         "app.status": "queue_beside queue_source",
-        "app.stored": "find_campaigns named_campaigns report_data",
+        "app.stored": "find_campaigns report_data",
         "app.time_limits": "age_of left_out_text stored_left_out",
         "app.workspace": "Workspace",
         "artifacts.fetch": "Downloader",
@@ -359,7 +355,7 @@ _HOMES: Final = {
         "passes.specification": "Figure PassSpec",
         "planning.expansion": "HostFiles",
         "planning.selection": "choose misfit tools_for",
-        "plugin_kinds": "DeviceSource Exported Exporter Importer JobOwner Message Notifier Page"
+        "plugin_kinds": "DeviceSource Exporter Importer JobOwner Message Notifier Page"
         " ProgramSource Queue QueueSource Receiver",
         "ports": "CheckResult ListedPhone PhoneCheck",
         "programs": "Option Program program",

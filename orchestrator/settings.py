@@ -79,6 +79,11 @@ class Settings:
         )
 
     @property
+    def folders(self) -> tuple[Path, Path, Path]:
+        """All folders that are benchfarm's."""
+        return self.data_folder, self.cache_folder, self.state_folder
+
+    @property
     def virtual_folder(self) -> Path:
         """The folder with the state of the virtual phones and their adb server."""
         return self.state_folder / "virtual"

@@ -29,7 +29,6 @@ from orchestrator.app.stored import (
     find_campaigns,
     judged,
     load_measured,
-    named_campaigns,
     read_campaign,
     resume_notes,
 )
@@ -185,7 +184,7 @@ def _within_campaigns(
         )
     fits = tuple(_selector(workspace, rule.axis, word) for word in words)
     if campaigns:
-        sides = _sides(load_measured(workspace, named_campaigns(workspace.store, campaigns)), fits)
+        sides = _sides(load_measured(workspace, find_campaigns(workspace.store, *campaigns)), fits)
     else:
         sides = _newest_sides(workspace, fits)
     for word, side in zip(words, sides, strict=True):

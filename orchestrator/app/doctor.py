@@ -128,9 +128,8 @@ def _future(workspace: Workspace) -> list[Finding]:
 
 
 def _disk(workspace: Workspace) -> list[Finding]:
-    settings = workspace.settings
     findings = {}
-    for folder in (settings.data_folder, settings.cache_folder, settings.state_folder):
+    for folder in workspace.settings.folders:
         there = next((item for item in (folder, *folder.parents) if item.exists()), Path("/"))
         free = shutil.disk_usage(there).free
         text = f"{format_bytes(free)} free at {there}"

@@ -24,7 +24,8 @@ from orchestrator.files import (
     unwritable,
     write_file,
 )
-from orchestrator.plugins import Exported, Exporter, find, plugins
+from orchestrator.plugins import Exporter, find, plugins
+from orchestrator.records.answers import DoneAnswer
 from orchestrator.records.campaign import Campaign
 from orchestrator.settings import Settings
 
@@ -51,7 +52,7 @@ def _parts(
         for listed in campaigns
         if (campaign := workspace.store.campaign(listed.campaign_id)) is not None
     )
-    return parts, redaction_of(campaigns, private_folders(workspace)).hide
+    return parts, redaction_of(campaigns, workspace.settings.folders).hide
 
 
 def _results(path: str, content: _Content, **settings: Any) -> Exporter:  # noqa: ANN401 - Exporter's
@@ -115,7 +116,7 @@ EXPORTERS: Final = {
 FORMATS: Final = (*EXPORTERS, *plugins("exporters"))
 
 
-def export(settings: Settings, request: ExportRequest) -> tuple[Path, Exported]:
+def export(settings: Settings, request: ExportRequest) -> tuple[Path, DoneAnswer]:
     """Write campaigns, or some of their runs, to a file; return it, and the exporter's answer.
 
     Raises:
@@ -149,7 +150,7 @@ def export(settings: Settings, request: ExportRequest) -> tuple[Path, Exported]:
         with Workspace(settings, makes_store=False) as workspace:
             chosen, run_ids = _chosen(workspace, request)
             request = replace(request, runs=run_ids)
-            done = exporter.write(workspace, chosen, request, draft) or Exported()
+            done = exporter.write(workspace, chosen, request, draft) or DoneAnswer(text="")
         draft.replace(path)
     except OSError as error:
         raise unwritable(target, error) from error
@@ -171,19 +172,9 @@ def _chosen(workspace: Workspace, request: ExportRequest) -> tuple[list[Campaign
     of_runs = [str(run.campaign_id) for run in runs]
     campaigns = {
         item.campaign_id: replace(item, invocations=())
-        for word in of_runs or request.campaigns or [""]
-        for item in find_campaigns(workspace.store, word)
+        for item in find_campaigns(workspace.store, *(of_runs or request.campaigns or [""]))
     }
     return list(campaigns.values()), tuple(run.run_id for run in runs)
-
-
-def private_folders(workspace: Workspace) -> Sequence[Path]:
-    """Return the folders of this computer whose paths are left out of exports."""
-    return (
-        workspace.settings.data_folder,
-        workspace.settings.cache_folder,
-        workspace.settings.state_folder,
-    )
 
 
 #: Replaces a folder that is named without a file in it.
@@ -239,7 +230,9 @@ class Redaction:
 
 
 def redaction_of(campaigns: Sequence[Campaign], further: Iterable[Path]) -> Redaction:
-    """Return the folders of the models, programs and plans of campaigns, and ``further`` ones."""
+    """Return what removes the folders of the models, programs and plans of campaigns, and
+    ``further`` ones.
+    """
     files = [Path(path) for campaign in campaigns for path in campaign.terms.files.values()]
     folders = [
         folder

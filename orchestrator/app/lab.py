@@ -16,7 +16,7 @@ from orchestrator.analysis.comparison import Comparison as Compared
 from orchestrator.app import comparing
 from orchestrator.app.progress import describe
 from orchestrator.app.requests import CompareOptions
-from orchestrator.app.stored import named_campaigns, report_data, report_title, write_html
+from orchestrator.app.stored import find_campaigns, report_data, report_title, write_html
 from orchestrator.app.workspace import Workspace
 from orchestrator.errors import BenchfarmError, UsageError
 from orchestrator.frozen import frozen
@@ -270,7 +270,7 @@ class Lab:
         Raises UsageError for a campaign that isn't stored, StoreMissingError for a missing store.
         """
         with self._workspace(makes_store=False) as workspace:
-            chosen = named_campaigns(workspace.store, each(campaign))
+            chosen = find_campaigns(workspace.store, *each(campaign))
             return Results(report_data(workspace, chosen), chosen)
 
     def _workspace(self, *, makes_store: bool = True) -> Workspace:

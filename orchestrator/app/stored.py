@@ -39,15 +39,19 @@ if TYPE_CHECKING:
     from orchestrator.store.opening import Store
 
 
-def find_campaigns(store: Store, word: str) -> list[Campaign]:
-    """Return the campaigns of a word: one campaign, or a farm's submission with a campaign for each
-    phone.
+def find_campaigns(store: Store, *words: str) -> list[Campaign]:
+    """Return the campaigns of some words, in their order: one campaign each, or a farm's submission
+    with a campaign for each phone.
 
     A word is as for find_campaign, or a submission's name. ``newest`` and ``previous`` mean whole
     submissions too. Raises UsageError.
     """
+    return [campaign for word in words for campaign in _of_word(store, word)]
+
+
+def _of_word(store: Store, word: str) -> list[Campaign]:
     if word == "previous":
-        newest = find_campaigns(store, "newest")
+        newest = _of_word(store, "newest")
         ids = {item.campaign_id for item in newest}
         earlier = [item for item in store.campaigns() if item.campaign_id not in ids]
         if not earlier:
@@ -108,14 +112,6 @@ def _measured_key(item: Invocation) -> tuple[str, str, str, Pass]:
     configuration and pass.
     """
     return item.case.model_name, item.case.serial, item.case.configuration, item.run_pass
-
-
-def named_campaigns(store: Store, words: Iterable[str]) -> list[Campaign]:
-    """Return the campaigns of some words, in their order.
-
-    Raises UsageError (find_campaigns).
-    """
-    return [campaign for word in words for campaign in find_campaigns(store, word)]
 
 
 def _with_its_submission(store: Store, campaign: Campaign) -> list[Campaign]:
@@ -236,7 +232,7 @@ def reparse_campaigns(workspace: Workspace, words: Iterable[str]) -> Review:
     """
     from orchestrator.engine.reread import reparse
 
-    chosen = tuple(campaign.campaign_id for campaign in named_campaigns(workspace.store, words))
+    chosen = tuple(campaign.campaign_id for campaign in find_campaigns(workspace.store, *words))
     return reparse(workspace.store, workspace.tools, campaign_ids=chosen)
 
 

@@ -67,15 +67,16 @@ _ATTACH_S = 60.0
 
 def labs(settings: Settings) -> list[LabInfo]:
     """Return the processes of virtual phones that run; raises UsageError where none does."""
-    return _running(settings) or [call("lab", "read_lab", settings.virtual_folder)]
+    return running(settings) or [call("lab", "read_lab", settings.virtual_folder)]
 
 
-def _running(settings: Settings) -> list[LabInfo]:
-    running: list[LabInfo] = []
+def running(settings: Settings) -> list[LabInfo]:
+    """Return the processes of virtual phones that run."""
+    labs_here: list[LabInfo] = []
     for folder in _folders(settings):
         with contextlib.suppress(UsageError):
-            running.append(call("lab", "read_lab", folder))
-    return running
+            labs_here.append(call("lab", "read_lab", folder))
+    return labs_here
 
 
 def _folders(settings: Settings) -> list[Path]:
@@ -191,9 +192,9 @@ def start(
     specs = _specs(request)
     server = adb_server(settings)
     with _alone(settings):
-        if running := _running(settings):
+        if here := running(settings):
             raise UsageError(
-                f"{running[0].state_dir}: virtual phones are running here already",
+                f"{here[0].state_dir}: virtual phones are running here already",
                 hint="'benchfarm virtual up PROFILE' adds phones, 'benchfarm virtual down' stops it",
             )
         server.revive()
@@ -234,11 +235,6 @@ def _shares(
     for number in range(count):
         folder = settings.virtual_folder / f"more-{number}" if number else settings.virtual_folder
         yield folder, specs[len(specs) * number // count : len(specs) * (number + 1) // count]
-
-
-def is_up(settings: Settings) -> bool:
-    """Whether a lab runs."""
-    return bool(_running(settings))
 
 
 def listed(settings: Settings) -> list[dict[str, Any]]:
@@ -324,15 +320,6 @@ def quickstart_options(serials: Sequence[str]) -> PlanOptions:
         seed=1,
         name="quickstart",
     )
-
-
-def add_fault(
-    settings: Settings, serial: str, kind: str, options: Sequence[str]
-) -> dict[str, object]:
-    """Give a phone a fault, its options as ``name=value``; return it. Raises UsageError."""
-    answer = ask(settings, "fault", serial, kind=kind, options=list(options))
-    added: dict[str, object] = answer["fault"]
-    return added
 
 
 def write_program(path: Path, *, name: str, abi: str, version: str, time_percent: float) -> str:

@@ -93,10 +93,10 @@ def _data(
     settings: Settings, campaigns: Sequence[str] | None, *, has_logs: bool = False
 ) -> tuple[list[Any], ReportData]:
     """Return the named campaigns, by default the newest, and the data of their report."""
-    from orchestrator.app.stored import named_campaigns, report_data
+    from orchestrator.app.stored import find_campaigns, report_data
 
     with workspace_of(settings) as workspace:
-        chosen = named_campaigns(workspace.store, campaigns or ("",))
+        chosen = find_campaigns(workspace.store, *(campaigns or [""]))
         return chosen, report_data(workspace, chosen, has_logs=has_logs)
 
 
@@ -155,7 +155,7 @@ def export(settings: Settings, request: ExportOptions) -> CommandResult:
     form = format_of(request.form, out, FORMATS, default="bundle", endings=endings)
     request = replace(request, form=form)
     path, done = exporting.export(settings, request)
-    data = {"format": request.form, "files": [str(path)], **done.data}
+    data = {"format": request.form, "files": [str(path)], **(done.data or {})}
     return CommandResult(text=f"{path}: {done.text}" if done.text else str(path), data=data)
 
 

@@ -43,7 +43,7 @@ def up(settings: Settings, context: Context, request: _Phones) -> CommandResult:
     """
     from orchestrator.app import virtual_phones
 
-    if request.profiles and virtual_phones.is_up(settings):
+    if request.profiles and virtual_phones.running(settings):
         refuse(context, {"speed", "seed"}, "for phones that are added to running ones")
         phones = virtual_phones.attach(settings, request)
     else:
@@ -147,8 +147,8 @@ def fault(
         return CommandResult(
             text=f"{serial}: {counted(len(cleared), 'fault')} removed", data=cleared
         )
-    added = virtual_phones.add_fault(settings, serial, kind, options or ())
-    return CommandResult(text=f"{serial}: {_fault_text(added)}", data=added)
+    answer = virtual_phones.ask(settings, "fault", serial, kind=kind, options=options or [])
+    return CommandResult(text=f"{serial}: {_fault_text(answer['fault'])}", data=answer["fault"])
 
 
 @command("virtual program")

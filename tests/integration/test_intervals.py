@@ -15,7 +15,7 @@ import pytest
 from orchestrator.app.comparing import compare
 from orchestrator.app.lab import Lab
 from orchestrator.app.requests import CompareOptions
-from orchestrator.app.stored import named_campaigns, report_data
+from orchestrator.app.stored import find_campaigns, report_data
 from orchestrator.app.workspace import Workspace
 from orchestrator.records.campaign import Campaign, CampaignStatus, Pairing, Terms
 from orchestrator.records.case import CampaignId, CaseKey, DelegateName
@@ -69,7 +69,7 @@ def workspace(tmp_path: Path) -> Any:
 
 
 def intervals(workspace: Workspace, *names: str) -> Mapping[CaseKey, float | None]:
-    data = report_data(workspace, named_campaigns(workspace.store, names), has_logs=False)
+    data = report_data(workspace, find_campaigns(workspace.store, *names), has_logs=False)
     return {row.case.case_key: row.result.precision for row in data.results}
 
 

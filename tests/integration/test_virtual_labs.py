@@ -41,18 +41,18 @@ def test_phones_of_all_processes_are_listed_given_faults_and_stopped(settings: S
     assert len(virtual_phones.labs(settings)) == 2
     first, *_, last = serials(settings)
     for serial in (first, last):
-        virtual_phones.add_fault(settings, serial, "banner", [])
+        virtual_phones.ask(settings, "fault", serial, kind="banner", options=[])
     faulty = [phone["serial"] for phone in virtual_phones.listed(settings) if phone["faults"]]
     assert faulty == [first, last]
     with pytest.raises(UsageError, match=f"no virtual phone 'X'; there are: {first}, .*{last}"):
-        virtual_phones.add_fault(settings, "X", "banner", [])
+        virtual_phones.ask(settings, "fault", "X", kind="banner", options=[])
     with pytest.raises(UsageError, match="no virtual phone 'X'"):
         virtual_phones.detach(settings, first, "X")
     assert len(serials(settings)) == 6
     virtual_phones.detach(settings, first, last)
     assert len(serials(settings)) == 4
     assert virtual_phones.stop(settings) == (True, True)
-    assert not virtual_phones.is_up(settings)
+    assert not virtual_phones.running(settings)
 
 
 def test_no_two_phones_have_one_serial_number_in_whichever_processes(settings: Settings) -> None:

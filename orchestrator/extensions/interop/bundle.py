@@ -27,7 +27,7 @@ from orchestrator.documents import dump_document, load_document, to_text
 from orchestrator.errors import StoreCorruptError, StoreError, UsageError
 from orchestrator.files import sha256_of
 from orchestrator.frozen import frozen
-from orchestrator.plugins import Redaction, Workspace, private_folders, redaction_of
+from orchestrator.plugins import Redaction, Workspace, redaction_of
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation, Origin, Terms
 from orchestrator.records.case import Build, CampaignId, Case, Model, RunId, Serial, SkippedCase
 from orchestrator.records.device import HOST_SERIAL, DeviceFacts
@@ -103,7 +103,7 @@ def write_bundle(
         for listed in campaigns
         if (campaign := store.campaign(listed.campaign_id)) is not None
     ]
-    redaction = redaction_of(full_campaigns, private_folders(workspace))
+    redaction = redaction_of(full_campaigns, workspace.settings.folders)
     with (
         zipfile.ZipFile(path, "x", zipfile.ZIP_DEFLATED) as archive,
         tempfile.NamedTemporaryFile(dir=path.parent) as lines,

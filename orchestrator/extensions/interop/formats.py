@@ -13,7 +13,6 @@ from orchestrator.extensions.interop.leaderboard import leaderboard_lines
 from orchestrator.files import write_file
 from orchestrator.plugins import (
     CommandResult,
-    Exported,
     Exporter,
     ExportRequest,
     Importer,
@@ -22,6 +21,7 @@ from orchestrator.plugins import (
     Workspace,
     import_result,
 )
+from orchestrator.records.answers import DoneAnswer
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.run import RunRecord
@@ -30,7 +30,7 @@ from orchestrator.units import counted
 
 def _write_bundle(
     workspace: Workspace, campaigns: Sequence[Campaign], request: ExportRequest, out: Path
-) -> Exported:
+) -> DoneAnswer:
     from orchestrator.extensions.interop.bundle import write_bundle
 
     done = write_bundle(workspace, campaigns, request.runs, out)
@@ -40,12 +40,12 @@ def _write_bundle(
         text += (
             f"; {done.pruned_runs} without raw output, which was deleted: suspect where imported"
         )
-    return Exported(text=text, data={"contents": done})
+    return DoneAnswer(text=text, data={"contents": done})
 
 
 def _write_leaderboard(
     workspace: Workspace, campaigns: Sequence[Campaign], request: ExportRequest, out: Path
-) -> Exported:
+) -> DoneAnswer:
     store = workspace.store
     runs = (store.runs(campaign_ids=[campaign.campaign_id]) for campaign in campaigns)
     write_file(
@@ -56,7 +56,7 @@ def _write_leaderboard(
     )
     with out.open("rb") as lines:
         # Without any run that the leaderboard has a line for, there are none.
-        return Exported(text=counted(sum(1 for _ in lines), "line"))
+        return DoneAnswer(text=counted(sum(1 for _ in lines), "line"))
 
 
 BUNDLE_OUT = Exporter(

@@ -187,7 +187,7 @@ def show_table(
     Suited to a pull request. --all shows all configurations side by side; --source adds published
     results.
     """
-    from orchestrator.plugins import Workspace, named_campaigns
+    from orchestrator.plugins import Workspace, find_campaigns
 
     request = TableRequest(
         devices=split(devices),
@@ -210,7 +210,7 @@ def show_table(
         chosen: Sequence[Campaign] = ()
         newest: Mapping[_Place, Campaign] = {}
         if "store" in request.sources:
-            chosen = named_campaigns(workspace.store, request.campaigns)
+            chosen = find_campaigns(workspace.store, *request.campaigns)
             newest = {} if chosen else _newest(workspace)
         if not chosen and not newest and not figures:
             raise _nothing_stored(workspace)
