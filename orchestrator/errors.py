@@ -101,6 +101,11 @@ class DeviceError(BenchfarmError):
         super().__init__(f"{serial}: {message}" if serial and message else message, hint=hint)
         self.serial = serial
 
+    @property
+    def reason(self) -> str:
+        """The message without the device's serial number in front."""
+        return str(self).removeprefix(f"{self.serial}: ")
+
 
 class AdbUnavailableError(DeviceError):
     """The adb server can't be started or reached; set $BENCHFARM_ADB to an adb binary or start the

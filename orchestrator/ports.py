@@ -150,6 +150,11 @@ class ListedPhone:
     #: Further properties from its source.
     properties: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def name(self) -> str:
+        """Its serial number, else its name at the server, which over USB is the same."""
+        return self.serial or self.address
+
 
 class CheckResult(enum.StrEnum):
     """The result of one check."""

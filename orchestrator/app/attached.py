@@ -330,11 +330,9 @@ def _open_phones(workspace: Workspace, selection: DeviceSelection, needs: Needs)
     opened, errors = _open_each(workspace, usable)
     if errors and needs_each:
         raise next(iter(errors.values()))
-    reasons = {
-        serial: str(error).removeprefix(f"{error.serial}: ") for serial, error in errors.items()
-    }
+    reasons = {serial: error.reason for serial, error in errors.items()}
     unusable = [item.seen for item in selected if not item.seen.usable]
-    left_out = {phone.serial or phone.address: phone.reason for phone in unusable} | reasons
+    left_out = {phone.name: phone.reason for phone in unusable} | reasons
     attached_names = {name for item in attached for name in (item.seen.serial, item.seen.address)}
     # A phone that can't be asked still has the facts of its last measurement.
     stored = workspace.store.devices() if selection.profiles or selection.where else {}
@@ -346,7 +344,7 @@ def _open_phones(workspace: Workspace, selection: DeviceSelection, needs: Needs)
         problem = (
             "no attached phone fits the selection" if opened else "no usable phone is attached"
         )
-        notes = [(item.seen.serial or item.seen.address, item.seen.reason) for item in attached]
+        notes = [(item.seen.name, item.seen.reason) for item in attached]
         notes += [*choice.unfit.items(), *missing.items(), *reasons.items()]
         each = "".join(f"\n  {serial}: {why}" for serial, why in dict(notes).items() if why)
         raise NoDeviceError(problem + each, hint="see 'benchfarm devices'")

@@ -175,7 +175,7 @@ def _phones(workspace: Workspace) -> list[Finding]:
     problems = [
         problem(
             "phones",
-            f"{item.seen.serial or item.seen.address}: {item.seen.reason}",
+            f"{item.seen.name}: {item.seen.reason}",
             item.seen.advice or "check the phone",
         )
         for item in attached

@@ -115,9 +115,7 @@ def _restore_by_file(workspace: Workspace, item: Attached) -> Restored | None:
         return None
     result = _restore_phone(workspace, serial, [item])
     if isinstance(result.error, DeviceBusyError):
-        return Restored(
-            name=serial, notes=("left alone: " + str(result.error).removeprefix(f"{serial}: "),)
-        )
+        return Restored(name=serial, notes=(f"left alone: {result.error.reason}",))
     return result
 
 
@@ -145,7 +143,7 @@ def _restore_phone(
             return Restored(
                 name=name,
                 restored={Serial(name): undone},
-                notes=[*notes, f"not checked: {str(error).removeprefix(f'{name}: ')}"],
+                notes=[*notes, f"not checked: {error.reason}"],
             )
         return Restored(name=name, error=error, notes=notes)
     return Restored(
@@ -277,7 +275,7 @@ def _listed_device(
     facts = answer if isinstance(answer, DeviceFacts) else None
     is_usable = facts is not None and phone.usable
     return ListedDevice(
-        serial=facts.serial if facts else phone.serial or phone.address,
+        serial=facts.serial if facts else phone.name,
         address=phone.address,
         model=phone.model,
         state=phone.state,

@@ -99,7 +99,7 @@ def restore(
     }
     notes = {item.name: list(item.notes) for item in results}
     errors = {item.name: item.error for item in results if item.error is not None}
-    failed = {name: _reason(name, error) for name, error in errors.items()}
+    failed = {name: error.reason for name, error in errors.items()}
     lines = [
         f"{serial}: {'restored: ' + ', '.join(undone) if undone else 'nothing to restore'}"
         for serial, undone in restored.items()
@@ -466,7 +466,7 @@ def _pending(settings: Settings, serials: Sequence[str]) -> CommandResult:
             except DeviceError as error:
                 # The other phones are still compared.
                 lines.append(_refusal(name, "not checked", error))
-                data.append({"serial": name, "clean": None, "problem": _reason(name, error)})
+                data.append({"serial": name, "clean": None, "problem": error.reason})
                 continue
             title = f"{facts.serial}{' (virtual)' if facts.is_virtual else ''}"
             is_clean = not pending and not differences
@@ -486,9 +486,4 @@ def _pending(settings: Settings, serials: Sequence[str]) -> CommandResult:
 def _refusal(name: str, outcome: str, error: DeviceError) -> str:
     """Return the line of a phone that couldn't be handled, with the error."""
     hint = f"; {error.hint}" if error.hint else ""
-    return one_line(f"{name}: {outcome}: {_reason(name, error)}{hint}")
-
-
-def _reason(name: str, error: DeviceError) -> str:
-    """Return an error's text without the phone's serial number in front."""
-    return str(error).removeprefix(f"{name}: ")
+    return one_line(f"{name}: {outcome}: {error.reason}{hint}")

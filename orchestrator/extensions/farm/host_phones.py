@@ -152,9 +152,7 @@ class HostPhones:
         }
         self._restore(present.intersection(workspace.unrestored_phones()) - users.keys())
         for item in attached:
-            # A phone that never gave its serial number has its adb server's name for it, which over
-            # USB is the serial number.
-            serial = item.seen.serial or item.seen.address
+            serial = item.seen.name
             phone = self._announced(workspace, item, self._phones.get(serial), users.get(serial))
             if not (serial in phones and phone.unusable):
                 phones[serial] = phone
