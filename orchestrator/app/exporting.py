@@ -230,7 +230,7 @@ class Redaction:
 
 
 def redaction_of(campaigns: Sequence[Campaign], further: Iterable[Path]) -> Redaction:
-    """Return what removes the folders of the models, programs and plans of campaigns, and
+    """Return the redaction of the folders of campaigns' models, programs and plans, and of
     ``further`` ones.
     """
     files = [Path(path) for campaign in campaigns for path in campaign.terms.files.values()]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Final
 
 from orchestrator.analysis.resolution import Resolution, Visible, session_of
@@ -73,6 +74,13 @@ def measured_resolutions(
     serials = {item.case.serial for done in measured for item in done.campaign.invocations}
     facts = [item for item in workspace.store.devices().values() if item.serial in serials]
     return stored_resolutions(workspace, facts)
+
+
+def sample_model() -> Path:
+    """Return the default model."""
+    from orchestrator.models.inspect import sample_models
+
+    return sample_models()[0]
 
 
 def stored_resolutions(workspace: Workspace, devices: Iterable[DeviceFacts]) -> list[Resolution]:

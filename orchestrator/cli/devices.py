@@ -294,7 +294,6 @@ def check(
     from orchestrator.app import resolution
     from orchestrator.app.measuring import bench_plan
     from orchestrator.app.phones import check_phones
-    from orchestrator.models.inspect import sample_models
     from orchestrator.ports import CheckResult
 
     chosen = split(serials)
@@ -312,7 +311,7 @@ def check(
         if equal.sessions:
             plan = bench_plan(
                 {
-                    "models": [str(equal.model or sample_models()[0])],
+                    "models": [str(equal.model or resolution.sample_model())],
                     "devices": chosen,
                     "delegates": equal.delegate,
                     "invocations": equal.runs,

@@ -236,7 +236,7 @@ class HostPhones:
         user: str | None,
     ) -> Announced:
         """Return a phone's announcement; without facts it is unusable, with the reason."""
-        serial = Serial(attached.seen.serial or attached.seen.address)
+        serial = Serial(attached.seen.name)
         unusable = "" if attached.seen.usable else attached.seen.reason
         if not can_have_jobs(serial):
             unusable = NO_JOBS
