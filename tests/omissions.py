@@ -82,6 +82,16 @@ PLAYED = """\
         operators=_GPU_OPS,
     ),
 """
+FAILURE = """
+[[run]]
+code = "webgpu-init-failed"
+meaning = "The WebGPU delegate could not be set up."
+next_step = "Take another delegate."
+[[run.texts]]
+pattern = '(No WebGPU adapter.*)'
+example = "No WebGPU adapter was found"
+rank = 5
+"""
 PASS = '''"""The pass ``quick``: one short run."""
 
 from orchestrator.passes.specification import PassSpec
@@ -145,6 +155,13 @@ PLACES: Sequence[Place] = (
         file="orchestrator/delegates/webgpu.py",
         after='    label="WebGPU",\n',
         text='    echoes={"Use WebGPU": "use_webgpu"},\n',
+    ),
+    Place(
+        change="delegate",
+        what="its failure",
+        file="orchestrator/records/failures.toml",
+        after="those that the engine gives itself, under `error`.\n",
+        text=FAILURE,
     ),
     Place(
         change="delegate",

@@ -17,6 +17,7 @@ from orchestrator.app.exporting import EXPORTERS
 from orchestrator.delegates import DELEGATES, FlagFamily, flags_of, requested_delegates
 from orchestrator.plugins import Exporter, is_own, load, plugins
 from orchestrator.records.case import DelegateName, Pass
+from orchestrator.records.failures import RUN_FAILURES
 from tests.omissions import PLACES, Place
 from tests.samples.extensions import needs_extension
 from tests.samples.places import REPO
@@ -96,6 +97,18 @@ def test_the_flags_of_a_delegate_are_read_as_a_request_for_it() -> None:
         flags = own.flags.get(FlagFamily.BENCHMARK_MODEL, {})
         echoed = {flag for flag, value in flags.items() if value == "true"}
         assert echoed <= {*own.echoes.values()}, f"{name}: its `echoes` lack {sorted(echoed)}"
+
+
+def test_each_delegate_has_a_failure_of_its_own() -> None:
+    """Without one, a run that couldn't set it up would be told as some other failure."""
+    told = [failure.code for failure in RUN_FAILURES if failure.texts]
+    without = [
+        name.value
+        for name, own in DELEGATES.items()
+        if not own.is_builtin and not any(code.startswith(f"{name.value}-") for code in told)
+    ]
+    # Apple's says no more than any delegate that can't be applied: delegate-failed.
+    assert without == ["coreml"], "its NAME-init-failed in orchestrator/records/failures.toml"
 
 
 def test_no_two_delegates_are_called_alike() -> None:
