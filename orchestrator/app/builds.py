@@ -18,7 +18,7 @@ from orchestrator.errors import ArtifactError, OutputParseError, UsageError, clo
 from orchestrator.frozen import frozen
 from orchestrator.plugins import plugins
 from orchestrator.programs import program, programs
-from orchestrator.programs.flags import documented_flags
+from orchestrator.programs.flags import schema_of
 from orchestrator.records.build_spec import BuildSpec, FlagSchema, FlagSpec
 from orchestrator.records.case import Build, Skip, ToolName
 from orchestrator.records.device import DeviceKind
@@ -144,21 +144,15 @@ def _tool(name: str, declared: Iterable[str]) -> ToolName:
 def _source(workspace: Workspace, tool: ToolName, build_name: str, serial: str) -> Flags:
     """Return the flags of the named build, of the device's build, or of all builds as documented."""
     if tool.is_declared:
-        declared = program(tool)
-        return Flags(
-            tool=tool,
-            schema=declared.own_schema or FlagSchema(flags={}),
-            build=None,
-            title=declared.title,
-        )
+        title = program(tool).title
+        return Flags(tool=tool, schema=schema_of(tool), build=None, title=title)
     if serial:
         build = _on_device(workspace, tool, build_name, serial)
     elif build_name:
         build = _build_by_name(workspace, tool, build_name)
     else:
-        schema = program(tool).own_schema or documented_flags(program(tool).family)
         title = f"{tool}, all builds, as documented"
-        return Flags(tool=tool, schema=schema, build=None, title=title)
+        return Flags(tool=tool, schema=schema_of(tool), build=None, title=title)
     schema = workspace.flag_book.schema(build)
     how = (
         "as it says itself"

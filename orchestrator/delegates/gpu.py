@@ -24,7 +24,7 @@ DELEGATE = Delegate(
     flags={
         FlagFamily.BENCHMARK_MODEL: _ON,
         FlagFamily.LITERT: {"use_cpu": "false", "use_gpu": "true", "use_npu": "false"},
-        FlagFamily.LITERT_BENCHMARK: {"use_gpu": "", "no_cpu": ""},
+        FlagFamily.LITERT_BENCHMARK: {"use_gpu": "true", "no_cpu": "true"},
         FlagFamily.LITERT_LM: {"backend": "gpu"},
     },
     kinds=EVERYWHERE,

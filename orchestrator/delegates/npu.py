@@ -86,7 +86,7 @@ DELEGATE = Delegate(
     is_in_profiles=True,
     flags={
         FlagFamily.LITERT: {"use_cpu": "false", "use_gpu": "false", "use_npu": "true"},
-        FlagFamily.LITERT_BENCHMARK: {"use_npu": "", "no_cpu": ""},
+        FlagFamily.LITERT_BENCHMARK: {"use_npu": "true", "no_cpu": "true"},
         FlagFamily.LITERT_LM: {"backend": "npu"},
     },
     kinds=frozenset({DeviceKind.ANDROID, DeviceKind.HOST}),

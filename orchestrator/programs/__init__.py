@@ -47,8 +47,8 @@ class Program:
     options: Callable[[Delegate, Option], tuple[Option, ...]] = lambda delegate, flags: ((),)
     #: Its flags, where they are no family's.
     own_schema: FlagSchema | None = None
-    #: Returns the faults of a case's flags, for a program whose flags are in no table.
-    flag_faults: Callable[[Case], Iterable[FlagFault]] | None = None
+    #: Returns further faults of a case's flags.
+    flag_faults: Callable[[Case], Iterable[FlagFault]] = lambda case: ()
     #: The delegates that it has; None: those of its family.
     own_delegates: frozenset[DelegateName] | None = None
     #: The file name endings of its models; none: .tflite, or bundles.

@@ -18,25 +18,23 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from orchestrator.delegates import DELEGATES, FlagFamily, flags_of
-from orchestrator.errors import closest
+from orchestrator.errors import UsageError, closest
 from orchestrator.files import write_whole
+from orchestrator.passes import pass_of
 from orchestrator.ports import InvocationRequest, unplaced
 from orchestrator.programs import program
-from orchestrator.programs.running import benchmark_flags
-from orchestrator.records.build_spec import FlagFault, FlagSchema, FlagSpec
-from orchestrator.records.case import Build, Case, Pass
+from orchestrator.programs.running import benchmark_flags, pass_flags
+from orchestrator.records.build_spec import DECIMAL, REQUIRED, FlagFault, FlagSchema, FlagSpec
+from orchestrator.records.case import Build, Case, Pass, ToolName
+from orchestrator.records.model import FIGURE
 
 _HELP_LINE: Final = re.compile(
     r"^\t--(?P<name>[\w-]+)=(?P<default>.*?)\s*\t(?P<type>int32|int64|float|bool|string)"
     r"\t(?:optional|required|positional)\t(?P<help>.*)$"
 )
 _TABLE: Final = Path(__file__).with_name("flags.tsv")
-_INTEGER: Final = re.compile(r"[-+]?\d{1,20}", re.ASCII)
-_DECIMAL: Final = re.compile(
-    r"[-+]?(?:\d{1,30}(?:\.\d{0,30})?|\.\d{1,30})(?:[eE][-+]?\d{1,3})?", re.ASCII
-)
-_TRUE, _FALSE = frozenset({"true", "1"}), frozenset({"false", "0"})
-_INTEGER_BITS: Final = {"int32": 31, "int64": 63}
+_FALSE: Final = frozenset({"false", "0"})
+_NONE: Final[Mapping[str, str]] = {}
 
 
 def parse_help(text: str) -> FlagSchema | None:
@@ -61,13 +59,15 @@ def parse_help(text: str) -> FlagSchema | None:
 def documented_flags(family: FlagFamily) -> FlagSchema:
     """Return the flags that the sources of a program define, over all its builds.
 
-    ``flags.tsv`` has a line for each. Type: ``cl|gl`` are the only values of a string; others are
-    silently ignored or refused at start. Build: the builds that have it (``gpu``: built with the
-    GPU delegate). Needs: the flag without which it has no effect. A delegate's flag without a line
-    is a switch.
+    ``flags.tsv`` has a line for each; ``all`` are those that both benchmark_model have. Type:
+    ``cl|gl`` are the only values of a string, ``1..9`` of a number; others are silently ignored or
+    refused at start. Build: the builds that have it (``gpu``: built with the GPU delegate;
+    ``android``: for phones only). Needs: the flag without which it has no effect. A delegate's flag
+    without a line is a switch.
     """
-    is_litert = family in (FlagFamily.LITERT, FlagFamily.LITERT_BENCHMARK)
-    owners = {"all", "litert" if is_litert else "benchmark_model"}
+    owners = {family.value}
+    if family in (FlagFamily.BENCHMARK_MODEL, FlagFamily.LITERT):
+        owners.add("all")
     with _TABLE.open(encoding="utf-8", newline="") as file:
         rows = csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
         documented = {row["flag"]: _spec(row) for row in rows if row["program"] in owners}
@@ -80,25 +80,37 @@ def documented_flags(family: FlagFamily) -> FlagSchema:
             meaning=f"apply the delegate {delegate.label}",
         )
         for delegate in DELEGATES.values()
-        for name in delegate.flags.get(family, ())
+        for name, value in delegate.flags.get(family, {}).items()
+        if value == "true"
     }
     return FlagSchema(flags=switches | documented)
 
 
 def _spec(row: Mapping[str, str]) -> FlagSpec:
-    kind, *more = row["type"].split("|")
+    kind, *choices = row["type"].split("|")
+    if choices:
+        kind, choices = "string", [kind, *choices]
+    elif ".." in kind:
+        kind, choices = "string" if "," in kind else "int32", [kind]
     return FlagSpec(
         name=row["flag"],
-        kind="string" if more else kind,
-        choices=(kind, *more) if more else (),
+        kind=kind,
+        choices=tuple(choices),
         **{key: row[key] for key in ("default", "build", "needs", "trap", "meaning")},
     )
 
 
-def schema_faults(flags: Mapping[str, str], schema: FlagSchema) -> tuple[FlagFault, ...]:
-    """Return all faults of flags, in their order."""
+def schema_faults(
+    flags: Mapping[str, str], schema: FlagSchema, others: Mapping[str, str] = _NONE
+) -> tuple[FlagFault, ...]:
+    """Return all faults of flags, in their order; ``others`` are given beside them."""
     wrong = (fault for name, value in flags.items() for fault in _value_faults(name, value, schema))
-    return (*wrong, *_ineffective(flags, schema))
+    missing = (
+        FlagFault(code="needed-flag", flag=name, message=f"--{name} is needed: --flag {name}=...")
+        for name, spec in schema.flags.items()
+        if spec.default == REQUIRED and name not in flags
+    )
+    return (*wrong, *missing, *_ineffective(flags, schema, {**others, **flags}))
 
 
 def _value_faults(name: str, value: str, schema: FlagSchema) -> Iterator[FlagFault]:
@@ -110,42 +122,27 @@ def _value_faults(name: str, value: str, schema: FlagSchema) -> Iterator[FlagFau
             f"; did you mean --{nearest}?" if nearest else ""
         )
         yield FlagFault(code="unknown-flag", flag=name, message=message)
-    elif expected := _type_fault(spec, value):
-        yield FlagFault(
-            code="wrong-type", flag=name, message=f"--{name}={value}: {expected} is expected"
-        )
-    elif spec.choices and value and value not in spec.choices:
-        message = f"--{name}={value}: one of {', '.join(spec.choices)} is expected"
+    elif expected := spec.expected(value):
+        message = f"--{name}={value}: {expected} is expected"
         yield FlagFault(code="wrong-value", flag=name, message=message)
 
 
-def _type_fault(spec: FlagSpec, value: str) -> str:
-    """Return the expected type of a wrong value; empty for a right value."""
-    if spec.kind == "bool":
-        return "" if value in _TRUE | _FALSE else "true, false, 1 or 0"
-    if spec.kind in _INTEGER_BITS:
-        bits = _INTEGER_BITS[spec.kind]
-        if _INTEGER.fullmatch(value) and -(2**bits) <= int(value) < 2**bits:
-            return ""
-        return f"a whole number of {bits + 1} bits"
-    if spec.kind == "float":
-        return "" if _DECIMAL.fullmatch(value) else "a number"
-    return ""
-
-
-def _ineffective(flags: Mapping[str, str], schema: FlagSchema) -> list[FlagFault]:
+def _ineffective(
+    flags: Mapping[str, str], schema: FlagSchema, given: Mapping[str, str]
+) -> list[FlagFault]:
     faults = []
     for name, value in flags.items():
         spec = schema.flags.get(name)
         # A flag at its default has no effect to lose.
-        if (
-            spec is None
-            or value == spec.default
-            or not spec.needs
-            or spec.needs not in schema.flags
-        ):
+        if spec is None or value == spec.default or not spec.needs:
             continue
-        if not _is_on(flags.get(spec.needs, schema.flags[spec.needs].default)):
+        needed_name, _, needed_value = spec.needs.partition("=")
+        if needed_value:
+            if given.get(needed_name) != needed_value:
+                faults.append(_no_effect(name, f"without the {needed_name} {needed_value}"))
+        elif spec.needs in schema.flags and not _is_on(
+            given.get(spec.needs, schema.flags[spec.needs].default)
+        ):
             needed = schema.flags[spec.needs]
             example = f"--{needed.name}=true" if needed.kind == "bool" else f"--{needed.name}=..."
             faults.append(_no_effect(name, f"without {example}"))
@@ -153,7 +150,7 @@ def _ineffective(flags: Mapping[str, str], schema: FlagSchema) -> list[FlagFault
         faults.append(_no_effect("disable_nnapi_cpu", "when --nnapi_accelerator_name is given"))
     if (
         "run_delay" in flags
-        and _DECIMAL.fullmatch(rate := flags.get("run_frequency", ""))
+        and DECIMAL.fullmatch(rate := flags.get("run_frequency", ""))
         and float(rate) > 0
     ):
         faults.append(_no_effect("run_delay", "when --run_frequency is above 0"))
@@ -166,6 +163,19 @@ def _no_effect(name: str, when: str) -> FlagFault:
 
 def _is_on(value: str) -> bool:
     return value not in _FALSE and bool(value)
+
+
+def require_right(
+    flags: Mapping[str, str], family: FlagFamily, others: Mapping[str, str] = _NONE
+) -> None:
+    """Raise UsageError for faults of flags, as schema_faults finds them."""
+    if faults := schema_faults(flags, documented_flags(family), others):
+        raise UsageError("; ".join(fault.message for fault in faults), hint="see 'benchfarm flags'")
+
+
+def schema_of(tool: ToolName) -> FlagSchema:
+    """Return the flags of a program over all its builds: its own, or those of the tables."""
+    return program(tool).own_schema or documented_flags(program(tool).family)
 
 
 #: A flag of performance_options only, whose help leaves out the flags of benchmark_model.
@@ -182,9 +192,7 @@ class FlagBook:
     def schema(self, build: Build) -> FlagSchema:
         """Return the flags of a build: its own completed by the tables, or the tables alone."""
         if build.sha256 not in self._schemas:
-            self._schemas[build.sha256] = self._stored_schema(build) or documented_flags(
-                program(build.tool).family
-            )
+            self._schemas[build.sha256] = self._stored_schema(build) or schema_of(build.tool)
         return self._schemas[build.sha256]
 
     def names(self, build: Build) -> frozenset[str]:
@@ -217,13 +225,15 @@ class FlagBook:
 
     def faults(self, build: Build, case: Case, run_pass: Pass) -> Sequence[FlagFault]:
         """Return all faults of the flags of one pass over a case, with this program."""
-        if (find := program(build.tool).flag_faults) is not None:
-            return tuple(find(case))
-        schema = self.schema(build)
-        if not program(build.tool).is_benchmark_model:
-            # Only the plan's flags, and not whether they lack others: the program may set these.
-            faults = schema_faults(dict(case.flags), schema)
-            return tuple(fault for fault in faults if fault.code != "ineffective-flag")
+        spec, schema = program(build.tool), self.schema(build)
+        if not spec.is_benchmark_model:
+            flags = {name: value for name, value in case.flags if name != FIGURE}
+            others = {
+                **flags_of(case.delegate, spec.family),
+                **pass_flags(pass_of(run_pass), spec.family, "/"),
+            }
+            faults = schema_faults(flags, schema, others)
+            return (*faults, *spec.flag_faults(case))
         return _case_faults(unplaced(case, run_pass, build, self.names(build)), schema)
 
     def _stored_schema(self, build: Build) -> FlagSchema | None:

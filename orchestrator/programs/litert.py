@@ -25,7 +25,8 @@ from orchestrator.delegates import DELEGATES, FlagFamily, flags_of
 from orchestrator.errors import UsageError
 from orchestrator.ports import Device, InvocationRequest
 from orchestrator.programs import Program
-from orchestrator.programs.running import on_cores, run_and_collect
+from orchestrator.programs.flags import documented_flags, require_right
+from orchestrator.programs.running import on_cores, placed_value, run_and_collect
 from orchestrator.records.case import Build, BuildSha, Case, CaseKey, DelegateName, RunId, ToolName
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.run import (
@@ -38,6 +39,11 @@ from orchestrator.records.run import (
 )
 from orchestrator.units import US_PER_MS, US_PER_S, counted, format_latency
 
+#: Flags that benchmark_model calls otherwise.
+_SPELLED: Final = {
+    "signature_to_run_for": "signature",
+    "compiler_plugin_library_path": "compiler_plugin_path",
+}
 RESULT_FILE: Final = "result.json"
 _ERROR_LINE: Final = re.compile(
     r"ERROR: (?!\[[^]]*\]$)|[\w.]*(?:Error|Exception)\b: |\S+ \S+ ERROR "
@@ -121,9 +127,14 @@ def litert_command(request: InvocationRequest, counts: Counts, *, folder: str) -
     case = request.case
     if FlagFamily.LITERT_BENCHMARK not in DELEGATES[case.delegate].flags:
         raise UsageError(f"litert-benchmark has no delegate {case.delegate}")
-    if case.flags:
-        names = ", ".join(name for name, _ in case.flags)
-        raise UsageError(f"litert-benchmark doesn't have the flags of benchmark_model ({names})")
+    delegate_flags = flags_of(case.delegate, FlagFamily.LITERT_BENCHMARK)
+    plan_flags = dict(case.flags)
+    require_right(plan_flags, FlagFamily.LITERT_BENCHMARK, delegate_flags)
+    switches = {
+        name
+        for name, spec in documented_flags(FlagFamily.LITERT_BENCHMARK).flags.items()
+        if spec.kind == "bool"
+    }
     words = [
         request.program_path,
         f"--model={request.model_path}",
@@ -131,7 +142,16 @@ def litert_command(request: InvocationRequest, counts: Counts, *, folder: str) -
         f"--warmup_runs={counts.warmups}",
         f"--num_threads={case.threads}",
         f"--result_json={folder}/{RESULT_FILE}",
-        *(f"--{name}" for name in flags_of(case.delegate, FlagFamily.LITERT_BENCHMARK)),
+        *(
+            f"--{_SPELLED.get(name, name)}={placed_value(value, request)}"
+            for name, value in plan_flags.items()
+            if name not in switches
+        ),
+        *(
+            f"--{name}"
+            for name, value in {**delegate_flags, **plan_flags}.items()
+            if name in switches and value in {"true", "1"}
+        ),
     ]
     return shlex.join(on_cores(request, words))
 
@@ -261,7 +281,6 @@ PROGRAM = Program(
     usual_on=DeviceKind.HOST,
     finer=ToolName.NATIVE,
     family=FlagFamily.LITERT_BENCHMARK,
-    has_flags=False,
     shares_file_name=True,
     installed=installed_build,
 )

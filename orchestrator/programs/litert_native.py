@@ -13,11 +13,10 @@ from __future__ import annotations
 from typing import Final
 
 from orchestrator.delegates import DELEGATES, FlagFamily
-from orchestrator.errors import UsageError
 from orchestrator.passes import pass_of
 from orchestrator.ports import InvocationRequest
 from orchestrator.programs import Program
-from orchestrator.programs.flags import documented_flags, schema_faults
+from orchestrator.programs.flags import require_right
 from orchestrator.programs.native import command_line
 from orchestrator.programs.running import (
     CollectingTool,
@@ -60,9 +59,7 @@ def litert_flags(request: InvocationRequest, *, folder: str) -> dict[str, str]:
     for name, value in plan_flags(request.case, _ACCELERATOR_FLAGS).items():
         if name not in withheld_flags:
             flags[name] = placed_value(value, request)
-    faults = schema_faults(flags, documented_flags(FlagFamily.LITERT))
-    if faults:
-        raise UsageError("; ".join(fault.message for fault in faults), hint="see 'benchfarm flags'")
+    require_right(flags, FlagFamily.LITERT)
     return flags
 
 

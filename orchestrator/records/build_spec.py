@@ -149,12 +149,30 @@ class BuildSpec:
         return f"benchfarm build fetch {self.name} --abi {self.abi}   (from {source.url})"
 
 
+_WHOLE: Final = re.compile(r"[-+]?\d{1,20}", re.ASCII)
+DECIMAL: Final = re.compile(
+    r"[-+]?(?:\d{1,30}(?:\.\d{0,30})?|\.\d{1,30})(?:[eE][-+]?\d{1,3})?", re.ASCII
+)
+#: Nothing that begins an option or leaves a folder.
+_WORD: Final = re.compile(r"(?!-)[\w.,:=\[\]@%+x -]{1,200}", re.ASCII)
+#: Type of a flag -> its values, and these in words; all others take any text.
+_TYPES: Final = {
+    "bool": (re.compile("true|false|1|0"), "true, false, 1 or 0"),
+    "float": (DECIMAL, "a number"),
+    "int32": (_WHOLE, "a whole number of 32 bits"),
+    "int64": (_WHOLE, "a whole number of 64 bits"),
+    "word": (_WORD, "a word"),
+}
+#: The default of a flag that has none: a plan has to set it.
+REQUIRED: Final = "(required)"
+
+
 @frozen
 class FlagSpec:
     """One flag."""
 
     name: str
-    #: "int32", "int64", "float", "bool" or "string".
+    #: "int32", "int64", "float", "bool", "string" or "word".
     kind: str
     default: str
     #: What the binary itself says of it; empty where its ``--help`` wasn't read.
@@ -163,11 +181,54 @@ class FlagSpec:
     meaning: str = ""
     #: Which builds have it: "all", or the delegate or platform that they are built with.
     build: str = "all"
+    #: The allowed values: words, whole numbers as ``1..99`` or ``1..``, several with commas between
+    #: as ``1..99,...``.
     choices: tuple[str, ...] = ()
-    #: A flag without which this one does nothing; "" for none.
+    #: A flag, or a value of it (``backend=cpu``), without which this one does nothing; "" for none.
     needs: str = ""
     #: What people get wrong about it; empty for most.
     trap: str = ""
+
+    @property
+    def allowed(self) -> str:
+        """The allowed values in words, empty for any text."""
+        numbers = [_in_words(choice) for choice in self.choices if ".." in choice]
+        if numbers and len(self.choices) == 1:
+            return numbers[0]
+        if self.choices:
+            return f"one of {', '.join(self.choices)}"
+        return _TYPES[self.kind][1] if self.kind in _TYPES else ""
+
+    def expected(self, value: str) -> str:
+        """Return what is expected instead of a value, in words; empty for an allowed value."""
+        pattern, of_type = _TYPES.get(self.kind, (None, ""))
+        bits = {"int32": 31, "int64": 63}.get(self.kind)
+        if pattern is not None and not pattern.fullmatch(value):
+            return of_type
+        if bits is not None and not -(2**bits) <= int(value) < 2**bits:
+            return of_type
+        is_free = not self.choices or value == self.default
+        return "" if is_free or any(_is_in(value, each) for each in self.choices) else self.allowed
+
+
+def _in_words(numbers: str) -> str:
+    """Return a choice of whole numbers in words."""
+    low, _, high = numbers.removesuffix(",...").partition("..")
+    words = f"from {low}{f' up to {high}' if high else ''}"
+    commas = ", with commas between" if numbers.endswith(",...") else ""
+    return f"{'whole numbers' if commas else 'a whole number'} {words}{commas}"
+
+
+def _is_in(value: str, choice: str) -> bool:
+    """Whether a value is a choice, or the numbers of it in its range."""
+    low, dots, high = choice.removesuffix(",...").partition("..")
+    if not dots:
+        return value == choice
+    numbers = value.split(",") if choice.endswith(",...") else [value]
+    return all(
+        _WHOLE.fullmatch(number) and int(low) <= int(number) <= int(high or number)
+        for number in numbers
+    )
 
 
 @frozen
@@ -200,8 +261,8 @@ class FlagFault:
     """One thing that is wrong with the flags of a run."""
 
     #: "unknown-flag", "wrong-type", "wrong-value",
-    #: "ineffective-flag", "needed-flag" (benchfarm needs one that the binary doesn't have) or
-    #: "delegate-flag" (the binary doesn't have the delegate's).
+    #: "ineffective-flag", "needed-flag" (benchfarm needs one that the binary doesn't have, or the
+    #: program one that isn't given) or "delegate-flag" (the binary doesn't have the delegate's).
     code: str
     flag: str
     message: str

@@ -137,9 +137,6 @@ def chosen_signature(name: str) -> str:
 #: Further flags: how often a phone's process repeats, and whether compiled parts are kept.
 REPETITIONS: Final = "num_iterations"
 CACHE: Final = "cache"
-#: ``no``: nothing is kept; ``cold``: kept, and none there before; ``disk``: a process before has
-#: filled it.
-CACHES: Final = ("cold", "disk", "memory", "no")
 #: Suffixes of language models' bundles.
 BUNDLES: Final = (".litertlm", ".task")
 

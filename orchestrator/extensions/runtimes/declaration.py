@@ -13,7 +13,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
@@ -25,6 +25,7 @@ from orchestrator.files import expanded
 from orchestrator.frozen import frozen
 from orchestrator.installation import add_program_place, program_places, remove_program_place
 from orchestrator.plugins import Faults, checked, read_yaml
+from orchestrator.records.build_spec import REQUIRED, FlagSchema, FlagSpec
 from orchestrator.records.case import DECLARED, DelegateName, ToolName
 from orchestrator.records.model import BUNDLES, FOREIGN, PHASES
 
@@ -101,8 +102,6 @@ _STREAM: Final = re.compile(r"stdout|stderr|logcat:[A-Za-z0-9_][\w.-]{0,79}")
 _PLACEHOLDER: Final = re.compile(r"\{([^{}]*)\}")
 #: Placeholders that every command line may use in addition to a file's own parameters.
 STANDARD_PLACEHOLDERS: Final = ("model", "model_folder", "threads", "runs", "warmup_runs")
-#: Words that a parameter of text may hold: nothing that begins an option or leaves a folder.
-_WORD: Final = re.compile(r"(?!-)[\w.,:=\[\]@%+x -]{1,200}", re.ASCII)
 
 LineDoes = Literal["begin", "context", "part", "row", "samples", "end", "fail"]
 Unit = Literal["s", "ms", "us", "ns", "1/s", "B", "KB", "KiB", "MB", "MiB", "GiB"]
@@ -143,28 +142,21 @@ class ParameterSection:
     def __post_init__(self) -> None:
         if (self.type == "choice") != bool(self.values):
             raise ValueError("'values' are those of a parameter of the type choice")
-        if self.default is not None and (fault := self.fault(self.default)):
-            raise ValueError(f"default: {fault}")
+        spec = replace(self.flag(""), default=REQUIRED)
+        if self.default is not None and (expected := spec.expected(self.default)):
+            raise ValueError(f"default: {expected} is expected, not {self.default!r}")
 
-    def fault(self, value: str) -> str:
-        """Return a value's fault; empty for a valid one."""
-        match self.type:
-            case "choice":
-                return "" if value in self.values else f"must be {self.kind}, not {value!r}"
-            case "word":
-                return "" if _WORD.fullmatch(value) else f"can't be {value!r}"
-        is_integer = re.fullmatch(r"-?\d{1,15}", value, re.ASCII) is not None
-        if is_integer and self.min <= int(value) and (self.max is None or int(value) <= self.max):
-            return ""
-        return f"must be {self.kind}, not {value!r}"
-
-    @property
-    def kind(self) -> str:
-        """The allowed values, in words."""
-        if self.type == "int":
-            upper_bound = "" if self.max is None else f" up to {self.max}"
-            return f"a whole number from {self.min}{upper_bound}"
-        return "a word" if self.type == "word" else f"one of {', '.join(self.values)}"
+    def flag(self, name: str) -> FlagSpec:
+        """Return it as a flag of the program."""
+        limits = (f"{self.min}..{'' if self.max is None else self.max}",)
+        spec = FlagSpec(
+            name=name,
+            kind={"int": "int64", "choice": "string"}.get(self.type, self.type),
+            default=REQUIRED if self.default is None else self.default,
+            choices=limits if self.type == "int" else self.values,
+        )
+        meaning = f"{self.meaning}: {spec.allowed}" if self.meaning else spec.allowed
+        return replace(spec, meaning=meaning)
 
 
 @frozen
@@ -290,6 +282,11 @@ class ProgramSection:
     def tool(self) -> ToolName:
         """Its name in a plan's cases."""
         return ToolName(f"{DECLARED}{self.name}")
+
+    @property
+    def flags(self) -> FlagSchema:
+        """Its parameters, in the order of its file."""
+        return FlagSchema(flags={name: each.flag(name) for name, each in self.parameters.items()})
 
     def names_in(self, text: str) -> list[str]:
         """Return the placeholders of a text."""

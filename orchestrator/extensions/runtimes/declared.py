@@ -21,7 +21,7 @@ from orchestrator.plugins import Option, Program, command_line, run_and_collect
 from orchestrator.ports import Device, InvocationRequest
 from orchestrator.reading.failures import end_failure
 from orchestrator.reading.lines import program_lines
-from orchestrator.records.build_spec import FlagFault, FlagSchema, FlagSpec
+from orchestrator.records.build_spec import FlagFault
 from orchestrator.records.case import DECLARED, Build, BuildSha, Case, ToolName
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.model import FIGURE
@@ -183,25 +183,11 @@ def _options(section: ProgramSection, delegate: Delegate, plan_flags: Option) ->
 
 
 def _flag_faults(section: ProgramSection, case: Case) -> Iterator[FlagFault]:
-    """Yield the faults of a case's flags."""
-    wrong = functools.partial(FlagFault, code="wrong-value")
-    flags = dict(case.flags)
-    for name, value in flags.items():
-        if name == FIGURE:
-            if value not in section.figures:
-                yield wrong(flag=name, message=f"{section.name} has no figure {value!r}")
-        elif name not in section.parameters:
-            names = ", ".join(section.parameters) or "none"
-            yield wrong(
-                flag=name,
-                message=f"{section.name} is declared without a parameter {name!r}; it has {names}",
-            )
-        elif fault := section.parameters[name].fault(value):
-            yield wrong(flag=name, message=f"{name} {fault}")
-    for name, parameter in section.parameters.items():
-        if parameter.default is None and name not in flags:
-            message = f"{section.name} needs a value of {name!r}: --flag {name}=..."
-            yield wrong(flag=name, message=message)
+    """Yield the fault of a figure that the program doesn't have."""
+    figure = dict(case.flags).get(FIGURE, "")
+    if figure and figure not in section.figures:
+        message = f"{section.name} has no figure {figure!r}"
+        yield FlagFault(code="wrong-value", flag=FIGURE, message=message)
 
 
 def installed_build(section: ProgramSection, name_or_path: str) -> Build:
@@ -224,23 +210,6 @@ def installed_build(section: ProgramSection, name_or_path: str) -> Build:
     )
 
 
-def _schema(section: ProgramSection) -> FlagSchema:
-    """Return the parameters of a declared program, in the order of its file."""
-    specs = [
-        FlagSpec(
-            name=name,
-            kind=parameter.type,
-            default="(required)" if parameter.default is None else parameter.default,
-            meaning=f"{parameter.meaning}: {parameter.kind}"
-            if parameter.meaning
-            else parameter.kind,
-            choices=parameter.values,
-        )
-        for name, parameter in section.parameters.items()
-    ]
-    return FlagSchema(flags={spec.name: spec for spec in specs})
-
-
 def program_of(tool: ToolName) -> Program:
     """Return a declared program; raises UsageError where it is no longer declared."""
     section = declared(tool.value.removeprefix(DECLARED))
@@ -249,14 +218,13 @@ def program_of(tool: ToolName) -> Program:
         tool=lambda: DeclaredTool(section),
         kinds=_KINDS if section.program else frozenset(),
         own_delegates=frozenset(section.delegates),
-        has_flags=True,
         options=functools.partial(_options, section),
         flag_faults=functools.partial(_flag_faults, section),
         endings=frozenset(section.models),
         file_name=section.program or "",
         beside=("lib*.so",),
         declared_in=file_of(section),
-        own_schema=_schema(section),
+        own_schema=section.flags,
         installed=functools.partial(installed_build, section),
         title=section.title,
     )

@@ -29,12 +29,12 @@ from orchestrator.plugins import (
     Option,
     Program,
     command_line,
+    documented_flags,
     format_flags,
     library_folders,
     on_cores,
     pass_flags,
     run_and_collect,
-    schema_faults,
 )
 from orchestrator.ports import Device, InvocationRequest, Turn
 from orchestrator.reading.failures import end_failure
@@ -45,12 +45,11 @@ from orchestrator.reading.litert_lm import (
     decode_metrics,
     report_of,
 )
-from orchestrator.records.build_spec import FlagFault, FlagSchema, FlagSpec
+from orchestrator.records.build_spec import FlagFault
 from orchestrator.records.case import Build, BuildSha, Case, ToolName
 from orchestrator.records.device import HOST_SERIAL, DeviceKind
 from orchestrator.records.model import (
     CACHE,
-    CACHES,
     FIGURE,
     PHASES,
     REPETITIONS,
@@ -61,6 +60,8 @@ from orchestrator.records.model import (
 from orchestrator.records.run import DelegateEvidence, RawOutput, ToolReport
 
 _USUAL_REPETITIONS: Final = "5"
+#: Flags of a plan that become others of a program; all else is passed on unchanged.
+_OWN_FLAGS: Final = frozenset({*TOKENS, REPETITIONS, CACHE, FIGURE})
 #: What the program writes at its end, by a flag of 2026; and further flags that only newer builds
 #: have.
 METRICS: Final = "metrics.pb"
@@ -319,7 +320,7 @@ def _phone_command(request: InvocationRequest, folder: str, left_out: Set[str]) 
         "--async=false",
         "--min_log_severity=0",
         f"--num_cpu_threads={case.threads}",
-        *format_flags({name: flags[name] for name in _ENGINE if name in flags}),
+        *format_flags({name: value for name, value in case.flags if name not in _OWN_FLAGS}),
     ]
     places = {"no": "--disable_cache=true", "memory": "--cache_dir=:memory"}
     arguments.append(places.get(cache, f"--cache_dir={folder}"))
@@ -394,86 +395,14 @@ def _figures(delegate: Delegate, plan_flags: Option) -> tuple[Option, ...]:
     return tuple((*usual, (FIGURE, phase)) for phase in PHASES)
 
 
-#: The flags of a plan for a language model: name, type, default, the meaning, and the allowed
-#: values.
-_OWN_FLAGS: Final = (
-    ("prefill_tokens", "int32", TOKENS["prefill_tokens"], "tokens of the prompt"),
-    ("decode_tokens", "int32", TOKENS["decode_tokens"], "tokens of the answer"),
-    (
-        "max_num_tokens",
-        "int32",
-        TOKENS["max_num_tokens"],
-        "the context: prompt and answer together",
-    ),
-    (
-        REPETITIONS,
-        "int32",
-        _USUAL_REPETITIONS,
-        "repetitions of a phone's process; the first warms up",
-    ),
-    (CACHE, "string", "no", "whether compiled parts are kept", *CACHES),
-)
-#: Flags of the phone's program alone, which are passed on unchanged.
-_ENGINE_FLAGS: Final = (
-    ("force_f32", "bool", "false", "activations of 32 bits"),
-    ("conv_type", "string", "auto", "how convolutions compute", "auto", "float", "int8"),
-    ("sampler_backend", "string", "", "what chooses tokens; else the backend", "cpu", "gpu"),
-    ("prefill_batch_sizes", "string", "", "most tokens of the prompt at once: 128 or 128,512"),
-    ("prefill_chunk_size", "int32", "-1", "pieces that the CPU reads a prompt in; -1: whole"),
-    ("enable_ynnpack", "bool", "false", "operators to YNNPACK before XNNPACK"),
-    ("convert_weights_on_gpu", "bool", "true", "weights converted by the GPU"),
-    ("use_hw_masking_for_npu", "bool", "true", "masks by the NPU"),
-    ("use_hw_cache_update_for_npu", "bool", "true", "its cache updated by the NPU"),
-    ("use_hw_ple_for_npu", "bool", "true", "embeddings of each layer by the NPU"),
-)
-#: The backend without which a flag does nothing.
-_REQUIRED_BACKEND: Final = {
-    "prefill_chunk_size": "cpu",
-    "enable_ynnpack": "cpu",
-    "convert_weights_on_gpu": "gpu",
-    **{name: "npu" for name, *_ in _ENGINE_FLAGS if name.endswith("_npu")},
-}
-_ENGINE: Final = tuple(name for name, *_ in _ENGINE_FLAGS)
-_FLAGS: Final = FlagSchema(
-    flags={
-        name: FlagSpec(
-            name=name, kind=kind, default=default, meaning=meaning, choices=tuple(choices)
-        )
-        for name, kind, default, meaning, *choices in (*_OWN_FLAGS, *_ENGINE_FLAGS)
-    }
-)
-#: Allowed numbers of tokens or repetitions; and of flags whose type allows too much.
-_COUNT: Final = (
-    re.compile(r"0*[1-9]\d{0,5}|1000000", re.ASCII),
-    "a whole number from 1 to 1000000",
-)
-_VALUES: Final = dict.fromkeys((*TOKENS, REPETITIONS), _COUNT) | {
-    "prefill_chunk_size": (re.compile(r"-1|[1-9]\d{0,5}", re.ASCII), "-1, or a number of tokens"),
-    "prefill_batch_sizes": (
-        re.compile(r"[1-9]\d{0,5}(,[1-9]\d{0,5})*", re.ASCII),
-        "numbers of tokens with commas between",
-    ),
-}
-
-
 def flag_faults(case: Case) -> Iterator[FlagFault]:
-    """Yield the faults of a case's flags."""
-    flags = {name: value for name, value in case.flags if name != FIGURE}
-    typed = {fault.flag: fault for fault in schema_faults(flags, _FLAGS)}
-    for fault in typed.values():
-        refusal = f"LiteRT-LM has no flag --{fault.flag} here; it has {', '.join(_FLAGS.flags)}"
-        yield dataclasses.replace(fault, message=refusal) if fault.code == "unknown-flag" else fault
-    for name, value in flags.items():
-        pattern, expected = _VALUES.get(name, (None, ""))
-        if pattern is not None and name not in typed and not pattern.fullmatch(value):
-            message = f"--{name} must be {expected}, not {value!r}"
-            yield FlagFault(code="wrong-value", flag=name, message=message)
-        if name in {*_ENGINE, REPETITIONS} and case.serial == HOST_SERIAL:
+    """Yield the faults of a case's flags that only one of the two programs has."""
+    schema = documented_flags(FlagFamily.LITERT_LM)
+    for name, _ in case.flags:
+        spec = schema.flags.get(name)
+        if spec is not None and spec.build == "android" and case.serial == HOST_SERIAL:
             message = f"--{name} is a flag of the phone's program; on this computer it can't be set"
             yield FlagFault(code="wrong-value", flag=name, message=message)
-        if (backend := _REQUIRED_BACKEND.get(name, "")) and backend != _backend(case):
-            message = f"--{name} does nothing without the {backend.upper()} as backend"
-            yield FlagFault(code="ineffective-flag", flag=name, message=message)
 
 
 PROGRAM = Program(
@@ -481,8 +410,6 @@ PROGRAM = Program(
     tool=LitertLmTool,
     kinds=frozenset({DeviceKind.ANDROID, DeviceKind.HOST}),
     family=FlagFamily.LITERT_LM,
-    has_flags=True,
-    own_schema=_FLAGS,
     options=_figures,
     flag_faults=flag_faults,
     is_for_bundles=True,

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from orchestrator.delegates import FlagFamily
 from orchestrator.extensions.interop.texts.output import parse_text
 from orchestrator.extensions.runtimes.litert_lm import (
+    _USUAL_REPETITIONS,
     LitertLmTool,
     _host_command,
     _phone_command,
-    flag_faults,
 )
-from orchestrator.records.case import DelegateName, Serial, ToolName
+from orchestrator.programs.flags import FlagBook, documented_flags
+from orchestrator.records.case import Build, BuildSha, DelegateName, Pass, Serial, ToolName
 from orchestrator.records.device import DeviceKind
+from orchestrator.records.model import REPETITIONS, TOKENS
 from orchestrator.records.run import ToolReport
 from tests.extensions.interop.texts.test_litert_lm import CREATED, HEAD, NODES, RULE, block
 from tests.samples import sample_lab
@@ -279,7 +283,16 @@ def faults(
         delegate=delegate,
         flags=((*(FLAGS | flags).items(), ("figure", "decode"))),
     )
-    return [(item.flag, item.code) for item in flag_faults(replace(case, serial=Serial(serial)))]
+    build = Build(name="b", tool=ToolName.LITERT_LM, sha256=BuildSha("b" * 64), abi="arm64-v8a")
+    case = replace(case, serial=Serial(serial))
+    found = FlagBook(Path("nowhere")).faults(build, case, Pass.TIMING)
+    return [(item.flag, item.code) for item in found]
+
+
+def test_the_numbers_of_tokens_that_are_used_are_those_that_are_documented() -> None:
+    known = documented_flags(FlagFamily.LITERT_LM).flags
+    assert {name: known[name].default for name in TOKENS} == TOKENS
+    assert known[REPETITIONS].default == _USUAL_REPETITIONS
 
 
 def test_flags_that_change_what_is_measured_are_refused() -> None:
