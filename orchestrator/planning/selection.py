@@ -12,6 +12,7 @@ from orchestrator.delegates import DELEGATES, Delegate, flags_of, requested_dele
 from orchestrator.errors import UsageError, nearest
 from orchestrator.frozen import frozen
 from orchestrator.programs import declared_for, program, programs, usual_tool
+from orchestrator.programs.flags import schema_of
 from orchestrator.records.case import (
     USUAL_DELEGATE,
     Build,
@@ -392,12 +393,14 @@ def flags_skip(
             reason_code="external-delegate-unnamed",
             reason=f"the delegate '{delegate}' needs one of the flags {', '.join(sorted(delegate_spec.switches))}",
         )
-    if flags and not program(tool).has_flags:
-        names = ", ".join(name for name, _ in flags)
-        return Skip(
-            reason_code="flags-not-in-tool",
-            reason=f"'{tool}' has no flags of benchmark_model ({names})",
-        )
+    spec = program(tool)
+    if not spec.is_benchmark_model and (spec.usual_on is not None or not spec.has_flags):
+        own_flags = schema_of(tool).flags if spec.has_flags else {}
+        if others := [name for name in plan_flags if name not in own_flags]:
+            return Skip(
+                reason_code="flags-not-in-tool",
+                reason=f"'{tool}' has no flag {', '.join(others)}",
+            )
     usual_flags = flags_of(delegate, program(tool).family)
     usual_enabled, enabled = (
         requested_delegates(usual_flags),

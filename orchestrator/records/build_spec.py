@@ -200,7 +200,7 @@ class FlagSpec:
         return _TYPES[self.kind][1] if self.kind in _TYPES else ""
 
     def expected(self, value: str) -> str:
-        """Return what is expected instead of a value, in words; empty for an allowed value."""
+        """Return the words for what it must be instead of a value; empty for an allowed value."""
         pattern, of_type = _TYPES.get(self.kind, (None, ""))
         bits = {"int32": 31, "int64": 63}.get(self.kind)
         if pattern is not None and not pattern.fullmatch(value):

@@ -146,13 +146,15 @@ def test_models_of_any_name_are_measured_under_that_name(
 
 
 def test_this_computer_is_measured_for_real(cli: Cli, model: Path) -> None:
-    done = cli("bench -d xnnpack -s host --min-secs 0.1 -n 1 -t 1 --json", model)
+    words = "bench -d xnnpack -s host --min-secs 0.1 -n 1 -t 1 --json"
+    done = cli(words, model, "--flag", "signature_to_run_for=serving_default")
     # On a busy computer its figure is suspect, and nothing else was measured.
     assert done.exit_code == int(bool(done.json["nothing_clean"])), done.stderr
     (run,) = done.json["runs"]
     assert (run["is_virtual"], run["case"]["tool"]) == (False, "litert")
     assert run["report"]["delegate"]["truth"] in {"full", "partial"}
     assert run["report"]["inference"]["median_us"] > 0
+    assert run["report"]["extra"]["signature"] == "serving_default"
     # No server for phones was started.
     servers = cli.json("adb status")["servers"]
     assert [server for server in servers if server["ours"]] == []

@@ -80,5 +80,6 @@ def test_flags_are_explained_without_any_device(cli: Cli) -> None:
     wrong = cli("flags gpu_backen")
     assert wrong.exit_code == 2
     assert "did you mean gpu_backend?" in wrong.stderr
-    for tool in ("nativ", "litert", "text"):
+    assert "which signature" in cli("flags --tool litert signature_to_run_for").ok().stdout
+    for tool in ("nativ", "text"):
         assert "litert-native" in cli("flags", "--tool", tool).stderr
