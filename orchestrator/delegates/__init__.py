@@ -171,6 +171,21 @@ def delegates_of(family: FlagFamily, kind: DeviceKind) -> frozenset[DelegateName
     )
 
 
+def delegate_called(name: str) -> DelegateName | None:
+    """Return the delegate that outputs, or benchfarm in its words for them, call by a name, or by
+    the interface to its hardware; None for another name.
+    """
+    word = name.strip().lower()
+    return next(
+        (
+            owner
+            for owner, record in DELEGATES.items()
+            if word in (owner, *record.called, *record.called.values(), *record.backends.values())
+        ),
+        None,
+    )
+
+
 def is_on_gpu(name: str) -> bool:
     """Whether a delegate of this name, as a plan has it, runs on the GPU."""
     return any(

@@ -12,7 +12,6 @@ a real phone, confirmed to be the delegate's. Values without a column of the lea
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, date, datetime
@@ -22,6 +21,7 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from orchestrator import __version__
+from orchestrator.delegates import delegate_called
 from orchestrator.delegates.judging import extent_of
 from orchestrator.documents import describe
 from orchestrator.errors import OutputParseError
@@ -87,16 +87,6 @@ _ACCELERATORS: Final = {BUILTIN: "cpu"} | {
 }
 _PLATFORMS: Final = {kind: name for name, kind in PLATFORMS.items()}
 _CONFIRMED: Final = frozenset({DelegateTruth.FULL, DelegateTruth.PARTIAL})
-#: Names in outputs and logs -> delegate.
-_DELEGATE_PATTERNS: Final = (
-    (re.compile(r"xnnpack", re.IGNORECASE), DelegateName.XNNPACK),
-    (re.compile(r"coreml", re.IGNORECASE), DelegateName.COREML),
-    (re.compile(r"dispatch|npu|qnn|neuron", re.IGNORECASE), DelegateName.NPU),
-    (
-        re.compile(r"litert_cl|litert_metal|gpu|opencl|opengl|metal|vulkan|webgpu", re.IGNORECASE),
-        DelegateName.GPU,
-    ),
-)
 _LONGEST_LINE: Final = 1 << 20
 _MAX_ITERATIONS: Final = 1000
 #: Reported per object.
@@ -304,9 +294,7 @@ def _evidence(row: Row) -> DelegateEvidence:
     requested, label = row.requested, row.delegate
     nodes = {field: getattr(row, key) for key, field in _NODES.items()}
     delegated, total = row.nodes_delegated, row.nodes_total
-    actual = next(
-        (delegate for pattern, delegate in _DELEGATE_PATTERNS if pattern.search(label)), None
-    )
+    actual = delegate_called(label)
     name = actual.value if actual is not None else ""
     lines = (f"the row names the delegate {label}",) if label else ()
     truth = extent_of(requested.value, name, delegated, total)

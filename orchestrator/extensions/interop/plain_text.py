@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path, PureWindowsPath
 from typing import Any, Final
 
-from orchestrator.delegates import DELEGATES
+from orchestrator.delegates import DELEGATES, delegate_called
 from orchestrator.errors import OutputParseError, UsageError
 from orchestrator.extensions.interop.importing import (
     import_each,
@@ -57,12 +57,6 @@ from orchestrator.tables.escapes import one_line
 from orchestrator.units import counted
 
 _NOTE: Final = "text of unknown origin: nothing confirms its program, phone and time"
-#: Names of delegates in texts -> delegate.
-_DELEGATES: Final = {
-    word: name
-    for name, delegate in DELEGATES.items()
-    for word in (name.value, *delegate.called.values())
-}
 #: The delegate of a run whose text names neither the requested nor the applied one.
 _UNKNOWN: Final = DelegateName("text.unknown")
 #: With one of these on, the figures aren't those of the model's inferences.
@@ -346,7 +340,7 @@ def _case(report: ToolReport, serial: Serial, model: Model, build: Build) -> Cas
 def _delegate(report: ToolReport) -> DelegateName:
     """Return the requested delegate of a run, else the applied one; of several one beside the CPU's."""
     words = (report.delegate.requested or report.delegate.actual).split("+")
-    delegates = [_DELEGATES[word] for word in words if word in _DELEGATES]
+    delegates = [name for name in map(delegate_called, words) if name is not None]
     return min(delegates, key=lambda name: name.is_cpu, default=_UNKNOWN)
 
 
