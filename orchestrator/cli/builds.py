@@ -38,6 +38,7 @@ _BUILDS: Final[Mapping[str, str]] = {
     "all": "all",
     "android": "for Android",
     "ios": "for iOS",
+    "host": "for this computer",
 }
 
 

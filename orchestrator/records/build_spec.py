@@ -161,6 +161,7 @@ _TYPES: Final = {
     "float": (DECIMAL, "a number"),
     "int32": (_WHOLE, "a whole number of 32 bits"),
     "int64": (_WHOLE, "a whole number of 64 bits"),
+    "int": (_WHOLE, "a whole number"),
     "word": (_WORD, "a word"),
 }
 #: The default of a flag that has none: a plan has to set it.
@@ -172,7 +173,7 @@ class FlagSpec:
     """One flag."""
 
     name: str
-    #: "int32", "int64", "float", "bool", "string" or "word".
+    #: "int32", "int64", "float", "bool" or "string"; of a declared program "int", "word" or "choice".
     kind: str
     default: str
     #: What the binary itself says of it; empty where its ``--help`` wasn't read.

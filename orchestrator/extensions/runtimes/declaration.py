@@ -151,7 +151,7 @@ class ParameterSection:
         limits = (f"{self.min}..{'' if self.max is None else self.max}",)
         spec = FlagSpec(
             name=name,
-            kind={"int": "int64", "choice": "string"}.get(self.type, self.type),
+            kind=self.type,
             default=REQUIRED if self.default is None else self.default,
             choices=limits if self.type == "int" else self.values,
         )

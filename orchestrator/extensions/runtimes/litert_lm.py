@@ -60,6 +60,8 @@ from orchestrator.records.model import (
 from orchestrator.records.run import DelegateEvidence, RawOutput, ToolReport
 
 _USUAL_REPETITIONS: Final = "5"
+#: A flag of the command alone.
+_SPECULATIVE: Final = "speculative_decoding"
 #: Flags of a plan that become others of a program; all else is passed on unchanged.
 _OWN_FLAGS: Final = frozenset({*TOKENS, REPETITIONS, CACHE, FIGURE})
 #: What the program writes at its end, by a flag of 2026; and further flags that only newer builds
@@ -290,6 +292,8 @@ def _host_command(request: InvocationRequest, folder: str) -> str:
     ]
     if backend == "cpu":
         words += ["--cpu-thread-count", str(case.threads)]
+    if mode := flags.get(_SPECULATIVE):
+        words += [f"--{_SPECULATIVE.replace('_', '-')}", mode]
     words = on_cores(request, words)
     filling = "" if cache == "cold" else f"{shlex.join(words)} > /dev/null 2>&1; "
     if pass_of(request.run_pass).measures_memory:
@@ -398,10 +402,12 @@ def _figures(delegate: Delegate, plan_flags: Option) -> tuple[Option, ...]:
 def flag_faults(case: Case) -> Iterator[FlagFault]:
     """Yield the faults of a case's flags that only one of the two programs has."""
     schema = documented_flags(FlagFamily.LITERT_LM)
+    where = "host" if case.serial == HOST_SERIAL else "android"
     for name, _ in case.flags:
         spec = schema.flags.get(name)
-        if spec is not None and spec.build == "android" and case.serial == HOST_SERIAL:
-            message = f"--{name} is a flag of the phone's program; on this computer it can't be set"
+        if spec is not None and spec.build not in {"all", where}:
+            others = {"android": "phones", "host": "this computer"}[spec.build]
+            message = f"--{name} is a flag of the program for {others} alone"
             yield FlagFault(code="wrong-value", flag=name, message=message)
 
 
