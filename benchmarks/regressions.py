@@ -27,7 +27,7 @@ from orchestrator.extensions.history.changepoint import (
     changes,
     is_alarm,
 )
-from orchestrator.records.verdict import Claim, ComparisonOutcome
+from orchestrator.records.verdict import ChangeRule, ComparisonOutcome
 
 STEP, NIGHTS, FIRST, SPAN, WINDOW = 100, 150, 90, 14, 90
 #: Alarms: series x nights, -1 faster, 1 slower, 0 none.
@@ -130,7 +130,7 @@ def confirmations(
         verdict = compare_pairs(
             latency[:, 0].tolist(),
             (latency[:, 1] * ratio).tolist(),
-            Claim(threshold=threshold_for(max(0.01, (ratio - 1) / 2))),
+            ChangeRule(threshold=threshold_for(max(0.01, (ratio - 1) / 2))),
         )
         slower += verdict.outcome is ComparisonOutcome.SLOWER
     return slower / count

@@ -20,7 +20,7 @@ from orchestrator.analysis.rounds import decide
 from orchestrator.analysis.summary import SessionNoise, summarize
 from orchestrator.records.campaign import Pairing
 from orchestrator.records.plan import StoppingRule
-from orchestrator.records.verdict import CLAIM_LEVEL, Claim, ComparisonOutcome
+from orchestrator.records.verdict import CHANGE_LEVEL, ChangeRule, ComparisonOutcome
 
 RUNS = 50
 RULE = StoppingRule()
@@ -28,7 +28,7 @@ RULE = StoppingRule()
 PAIRS = RULE.most
 CHANGED = (ComparisonOutcome.FASTER, ComparisonOutcome.SLOWER)
 #: Comparisons with the interval that a figure has.
-AT_95 = Claim(level=0.95)
+AT_95 = ChangeRule(level=0.95)
 
 
 @dataclass(frozen=True)
@@ -218,7 +218,7 @@ PAIRING = Pairing(
     candidate="",
     kind="build",
     detect=0.02,
-    level=CLAIM_LEVEL,
+    level=CHANGE_LEVEL,
     threshold=threshold_for(0.02),
 )
 
@@ -244,7 +244,7 @@ def in_turns(
     hits, same, spent = 0, 0, 0
     for _ in range(trials):
         both = draw(pairing.most)
-        verdict = compare_pairs(us(both[0]), us(both[1]), pairing.claim)
+        verdict = compare_pairs(us(both[0]), us(both[1]), pairing.change_rule)
         hits += verdict.outcome in wanted
         same += verdict.outcome is ComparisonOutcome.SAME
         spent += verdict.counts[0]

@@ -34,8 +34,8 @@ from orchestrator.frozen import frozen
 from orchestrator.records.case import Case, SeriesKey
 from orchestrator.records.run import NOT_BEGUN, THREADS_UNUSED, FigureKind, Outcome
 from orchestrator.records.verdict import (
-    USUAL_CLAIM,
-    Claim,
+    USUAL_CHANGE_RULE,
+    ChangeRule,
     ComparisonOutcome,
     ComparisonVerdict,
     Grade,
@@ -110,7 +110,7 @@ class Rule:
     """How sides are compared."""
 
     axis: Axis = Axis.CAMPAIGN
-    #: When a change is claimed, each as a share; None for the default.
+    #: When a difference is called a change, each as a share; None for the default.
     threshold: float | None = None
     level: float | None = None
     #: Differences that the user allows; they are noted beside the figure.
@@ -121,11 +121,11 @@ class Rule:
     sessions: Mapping[SeriesKey, SessionNoise] = field(default_factory=dict)
 
     @property
-    def claim(self) -> Claim:
-        """When a change is claimed: as set, else the default."""
-        return Claim(
-            threshold=USUAL_CLAIM.threshold if self.threshold is None else self.threshold,
-            level=USUAL_CLAIM.level if self.level is None else self.level,
+    def change_rule(self) -> ChangeRule:
+        """When a difference is called a change: as set, else the default."""
+        return ChangeRule(
+            threshold=USUAL_CHANGE_RULE.threshold if self.threshold is None else self.threshold,
+            level=USUAL_CHANGE_RULE.level if self.level is None else self.level,
         )
 
     @property
@@ -306,7 +306,7 @@ class Comparison:
     #: Cases that only one side has.
     only_baseline: tuple[str, ...] = ()
     only_candidate: tuple[str, ...] = ()
-    claim: Claim = USUAL_CLAIM
+    change_rule: ChangeRule = USUAL_CHANGE_RULE
     #: What to know of the whole, as sentences.
     notes: tuple[str, ...] = ()
     #: Of pairs: whether some are left to measure.
@@ -373,7 +373,7 @@ def compare_sides(
         rows=tuple(rows),
         only_baseline=tuple(sorted(title_of(item, Rule()) for item in only_baseline)),
         only_candidate=tuple(sorted(title_of(item, Rule()) for item in only_candidate)),
-        claim=rule.claim,
+        change_rule=rule.change_rule,
     )
 
 
@@ -395,10 +395,10 @@ def compare_measured(before: Measured, after: Measured, rule: Rule) -> ComparedC
     )
     is_figure = not any(item.fact in ABSOLUTE for item in blocking)
     counts = len(before.result.used), len(after.result.used)
-    verdict = _verdict(before, after, rule) if is_figure else rule.claim.verdict(counts)
+    verdict = _verdict(before, after, rule) if is_figure else rule.change_rule.verdict(counts)
     outcome, doubts = verdict.outcome, [] if blocking else _doubts(before, after)
     if blocking:
-        # The ratio is still reported, without a claim.
+        # The ratio is still reported, without calling it a change.
         outcome = ComparisonOutcome.INCOMPARABLE
     elif doubts and outcome in CHANGES:
         outcome = ComparisonOutcome.INCONCLUSIVE
@@ -610,18 +610,18 @@ def _verdict(before: Measured, after: Measured, rule: Rule) -> ComparisonVerdict
     assert candidate is not None, "what is compared has a figure"
     if not _same_place(before, after):
         sessions = _sessions(before, after, rule)
-        return compare_samples(baseline, candidate, rule.claim, sessions=sessions)
+        return compare_samples(baseline, candidate, rule.change_rule, sessions=sessions)
     pairs = pairs_of(baseline, candidate)
-    if len(pairs) < (PAIRED_MIN if before.claim is None else 2):
-        return compare_samples(baseline, candidate, rule.claim)
-    # Pairs that ended early are judged by the claim that ended them, whatever is compared.
-    claim = before.claim or rule.claim
+    if len(pairs) < (PAIRED_MIN if before.change_rule is None else 2):
+        return compare_samples(baseline, candidate, rule.change_rule)
+    # Pairs that ended early are judged by the rule that ended them, whatever is compared.
+    change_rule = before.change_rule or rule.change_rule
     verdict = compare_pairs(
-        pairs.baseline_us, pairs.candidate_us, claim, resolution_us=pairs.resolution_us
+        pairs.baseline_us, pairs.candidate_us, change_rule, resolution_us=pairs.resolution_us
     )
     notes = _unpaired_notes(before, after, len(pairs))
-    if claim.threshold != rule.claim.threshold:
-        threshold = format_percent(claim.threshold)
+    if change_rule.threshold != rule.change_rule.threshold:
+        threshold = format_percent(change_rule.threshold)
         notes.append(f"Its A/B comparison claims a change of at least {threshold}.")
     return replace(verdict, reasons=(*verdict.reasons, *notes))
 

@@ -37,10 +37,10 @@ from orchestrator.analysis.summary import (
 )
 from orchestrator.frozen import frozen
 from orchestrator.records.verdict import (
-    CLAIM_LEVEL,
+    CHANGE_LEVEL,
     THRESHOLD,
-    USUAL_CLAIM,
-    Claim,
+    USUAL_CHANGE_RULE,
+    ChangeRule,
     ComparisonOutcome,
     ComparisonVerdict,
 )
@@ -87,7 +87,7 @@ class Effect:
         reach = max(margin(self.error, self.degrees, level), self.rounding)
         return self.log - reach, self.log + reach
 
-    def detectable(self, level: float = CLAIM_LEVEL, threshold: float = 0.0) -> float:
+    def detectable(self, level: float = CHANGE_LEVEL, threshold: float = 0.0) -> float:
         """Return the smallest change that would have been seen with DETECTION_POWER.
 
         Both halves of the rule must hold: the interval leaves out 1, and the ratio passes the
@@ -125,7 +125,7 @@ def _unpaired_effect(before: Summary, after: Summary, sessions: SessionNoise | N
 def compare_pairs(
     baseline_us: Sequence[float],
     candidate_us: Sequence[float],
-    claim: Claim = USUAL_CLAIM,
+    change_rule: ChangeRule = USUAL_CHANGE_RULE,
     *,
     resolution_us: float = 0.0,
 ) -> ComparisonVerdict:
@@ -136,7 +136,7 @@ def compare_pairs(
     the trimmed mean of the log ratios, which takes out what both runs of a pair have in common
     (heat, clocks); the correlation of neighbouring pairs widens its error.
 
-    With ``claim.most_pairs`` the verdict is that of the first look that finds a change or none, else
+    With ``change_rule.most_pairs`` the verdict is that of the first look that finds a change or none, else
     of all pairs. Its interval holds the truth at all looks together as often as the level says; it is
     wider than that of as many pairs that were decided on before.
 
@@ -144,8 +144,8 @@ def compare_pairs(
     """
     sides = logs_of(baseline_us), logs_of(candidate_us)
     logs = [after - before for before, after in zip(*sides, strict=True)]
-    level, most_pairs = claim.level, claim.most_pairs
-    verdict = claim.verdict((len(logs), len(logs)))
+    level, most_pairs = change_rule.level, change_rule.most_pairs
+    verdict = change_rule.verdict((len(logs), len(logs)))
     if len(logs) < 2:
         return _single_verdict(verdict, logs[0] if logs else None)
     interim = (
@@ -178,13 +178,13 @@ def detectable_in_pairs(noise: float, pairs: int) -> float:
     autocorrelation = Autocorrelation(weight=max(0, pairs - SAMPLES_LOST))
     mean = trimmed_mean(scores, correlation=autocorrelation.correlation(prior=0.0))
     effect = Effect(error=noise * (mean.error or 0.0), degrees=mean.degrees)
-    return effect.detectable(_level_per_look(CLAIM_LEVEL))
+    return effect.detectable(_level_per_look(CHANGE_LEVEL))
 
 
 def compare_samples(
     baseline: Summary,
     candidate: Summary,
-    claim: Claim = USUAL_CLAIM,
+    change_rule: ChangeRule = USUAL_CHANGE_RULE,
     *,
     sessions: SessionNoise | None = None,
 ) -> ComparisonVerdict:
@@ -197,7 +197,7 @@ def compare_samples(
     other share of the groups explains is claimed.
     """
     log_ratio = candidate.log_mean.value - baseline.log_mean.value
-    verdict = claim.verdict((baseline.count, candidate.count))
+    verdict = change_rule.verdict((baseline.count, candidate.count))
     if min(verdict.counts) < 2:
         return _single_verdict(verdict, log_ratio)
     states = baseline.states, candidate.states
@@ -215,7 +215,7 @@ def compare_samples(
     verdict = _effect_verdict(verdict, effect, state_ends)
     may_be_share = any(states) or state_ends is not None
     if (
-        abs(log_ratio) >= math.log1p(claim.threshold)
+        abs(log_ratio) >= math.log1p(change_rule.threshold)
         and may_be_share
         and verdict.outcome not in CHANGES
     ):

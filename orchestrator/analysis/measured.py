@@ -46,7 +46,7 @@ from orchestrator.records.device import DeviceFacts
 from orchestrator.records.plan import StoppingRule
 from orchestrator.records.run import DelegateEvidence, Outcome, RunRecord
 from orchestrator.records.verdict import (
-    Claim,
+    ChangeRule,
     Finding,
     Grade,
     Outputs,
@@ -139,11 +139,11 @@ class Measured:
         return "; ".join(dict.fromkeys(origin.text for origin in origins if origin is not None))
 
     @property
-    def claim(self) -> Claim | None:
+    def change_rule(self) -> ChangeRule | None:
         """When a change was claimed by pairs that ended as soon as their verdict was known; None for
         a case of another campaign.
         """
-        return self.terms.pairing.claim if self.terms.pairing is not None else None
+        return self.terms.pairing.change_rule if self.terms.pairing is not None else None
 
     @cached_property
     def timing(self) -> tuple[RunRecord, ...]:

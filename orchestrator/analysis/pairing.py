@@ -68,7 +68,7 @@ def count_pairs(pairing: Pairing, pairs: Pairs) -> PairCount:
         verdict = compare_pairs(
             pairs.baseline_us,
             pairs.candidate_us,
-            pairing.claim,
+            pairing.change_rule,
             resolution_us=pairs.resolution_us,
         )
         is_at_look = count in interim or verdict.counts[0] < count
@@ -310,6 +310,6 @@ def answers(stored: Campaign, requested: Campaign) -> bool:
         and requested_pairing is not None
         and set(pairing.sides) == set(requested_pairing.sides)
         and pairing.detect <= requested_pairing.detect
-        and pairing.claim == requested_pairing.claim
+        and pairing.change_rule == requested_pairing.change_rule
         and stored.terms.budget == requested.terms.budget
     )

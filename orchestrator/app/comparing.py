@@ -40,7 +40,7 @@ from orchestrator.records.campaign import Campaign, Pairing
 from orchestrator.records.case import FIGURE_PASS, CampaignId, Case, grouped
 from orchestrator.records.device import device_matches
 from orchestrator.records.run import ABANDONED, OUT_OF_TIME, Outcome, RunRecord
-from orchestrator.records.verdict import Claim
+from orchestrator.records.verdict import ChangeRule
 from orchestrator.settings import Settings
 from orchestrator.units import counted, format_percent
 
@@ -75,7 +75,7 @@ def compare(workspace: Workspace, sides: Sequence[str], options: CompareOptions)
     if len(sides) == 1:
         (campaign, *_) = find_campaigns(workspace.store, sides[0])
         if campaign.terms.pairing is not None:
-            _check_claim(campaign.campaign_id, campaign.terms.pairing.claim, rule)
+            _check_change_rule(campaign.campaign_id, campaign.terms.pairing.change_rule, rule)
             return pair_comparison(workspace, campaign, allowed=rule.allowed)
     return _between_campaigns(workspace, sides, rule)
 
@@ -104,16 +104,16 @@ def _rule(sides: Sequence[str], options: CompareOptions) -> Rule:
     )
 
 
-def _check_claim(campaign_id: CampaignId, claim: Claim, rule: Rule) -> None:
+def _check_change_rule(campaign_id: CampaignId, change_rule: ChangeRule, rule: Rule) -> None:
     """Raise UsageError where another threshold or level was asked for than an A/B comparison's."""
-    pairs = ((rule.threshold, claim.threshold), (rule.level, claim.level))
+    pairs = ((rule.threshold, change_rule.threshold), (rule.level, change_rule.level))
     if any(
         share is not None and format_percent(share) != format_percent(claimed)
         for share, claimed in pairs
     ):
         raise UsageError(
             f"{campaign_id} is an A/B comparison, whose pairs ended by its own threshold "
-            f"({format_percent(claim.threshold)}) and level ({format_percent(claim.level)})",
+            f"({format_percent(change_rule.threshold)}) and level ({format_percent(change_rule.level)})",
             hint="leave out --threshold and --level; 'benchfarm ab' has --detect for a new comparison",
         )
 
@@ -196,12 +196,14 @@ def _within_campaigns(
         serials = sorted({item.case.serial for item in side})
         if rule.axis is Axis.DEVICE and len(serials) > 1:
             raise UsageError(f"device {word!r} fits {', '.join(serials)}", hint="name one of them")
-    claims, candidate_claims = ({item.campaign_id: item.claim for item in side} for side in sides)
-    for campaign_id, claim in claims.items():
-        if claim is not None and campaign_id in candidate_claims:
-            _check_claim(campaign_id, claim, rule)
-    first, *further = {*claims.values()}
-    if first is not None and not further and claims == candidate_claims:
+    rules, candidate_rules = (
+        {item.campaign_id: item.change_rule for item in side} for side in sides
+    )
+    for campaign_id, change_rule in rules.items():
+        if change_rule is not None and campaign_id in candidate_rules:
+            _check_change_rule(campaign_id, change_rule, rule)
+    first, *further = {*rules.values()}
+    if first is not None and not further and rules == candidate_rules:
         rule = replace(rule, threshold=first.threshold, level=first.level)
     of_baseline = {(item.campaign_id, item.case.case_key) for item in sides[0]}
     for item in sides[1]:
@@ -372,7 +374,7 @@ def pair_comparison(
         baseline=pairing.baseline,
         candidate=pairing.candidate,
         rows=tuple(rows),
-        claim=pairing.claim,
+        change_rule=pairing.change_rule,
         is_incomplete=bool(unfinished),
         notes=(
             *unfinished,

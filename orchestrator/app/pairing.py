@@ -39,7 +39,7 @@ from orchestrator.records.case import (
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.model import FIGURE, is_model_file
 from orchestrator.records.plan import Plan, PlanOptions
-from orchestrator.records.verdict import CLAIM_LEVEL
+from orchestrator.records.verdict import CHANGE_LEVEL
 from orchestrator.units import each, split
 
 #: What two sides may differ in, a fact that is then free -> the parts of a case that differ with
@@ -158,7 +158,7 @@ def prepare_pair(
         candidate=sides.candidate.label,
         kind=sides.kind,
         detect=limits.detect,
-        level=CLAIM_LEVEL,
+        level=CHANGE_LEVEL,
         threshold=threshold_for(limits.detect),
         most=limits.most,
     )

@@ -165,7 +165,7 @@ def misfit(selection: DeviceSelection, facts: DeviceFacts, labels: Labels | None
     if missing := [tag for tag in selection.tags if tag not in labels.tags]:
         return f"it lacks the tag {', '.join(missing)}"
     for text in selection.where:
-        if not all(claim.holds(facts, labels) for claim in parse_predicate(text)):
+        if not all(rule.holds(facts, labels) for rule in parse_predicate(text)):
             return f"{text!r} doesn't hold"
     return ""
 

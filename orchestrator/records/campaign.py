@@ -19,7 +19,7 @@ from orchestrator.records.case import (
     SkippedCase,
 )
 from orchestrator.records.plan import PlanTerms, StoppingRule
-from orchestrator.records.verdict import Claim, OutputCheck
+from orchestrator.records.verdict import ChangeRule, OutputCheck
 
 
 class CampaignStatus(enum.StrEnum):
@@ -159,9 +159,9 @@ class Pairing:
     most: int = 200
 
     @property
-    def claim(self) -> Claim:
-        """When a change is claimed."""
-        return Claim(threshold=self.threshold, level=self.level, most_pairs=self.most)
+    def change_rule(self) -> ChangeRule:
+        """When a difference is called a change."""
+        return ChangeRule(threshold=self.threshold, level=self.level, most_pairs=self.most)
 
     @property
     def is_same(self) -> bool:

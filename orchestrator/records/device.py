@@ -1,10 +1,10 @@
 """Devices: declared (DeviceProfile), observed and fixed (DeviceFacts), observed and changing
-(DeviceState); and claims about one such as ``android >= 13 and soc = "sm8*"``, parsed and judged.
+(DeviceState); and rules on its facts such as ``android >= 13 and soc = "sm8*"``, parsed and judged.
 
-A claim is a fact, a system property (any name with a dot), ``pool`` or ``tag``, compared by ``=``,
+A rule is a fact, a system property (any name with a dot), ``pool`` or ``tag``, compared by ``=``,
 ``!=``, ``<``, ``<=``, ``>`` or ``>=`` with a word or a quoted text; or a fact that is true or false
 alone, also after ``not``. Several are joined by ``and``. In texts, ``*`` and ``?`` stand for any
-characters. A claim about what isn't known of a device doesn't hold.
+characters. A rule on what isn't known of a device doesn't hold.
 """
 
 from __future__ import annotations
@@ -313,7 +313,7 @@ class DeviceState:
 _TEXT_MAX: Final = 1000
 #: An ``and`` by itself, outside quotes.
 _AND: Final = re.compile(r"""(?<!\S)and(?!\S)(?=(?:[^"']|"[^"]*"|'[^']*')*\Z)""", re.IGNORECASE)
-_CLAIM: Final = re.compile(
+_FACT_RULE: Final = re.compile(
     r"""(?P<not>not\s+)?(?P<name>[^\s"'=<>!()]+)"""
     r"""(?:\s*(?P<symbol>!=|<=|>=|=|<|>)\s*"""
     r"""(?P<value>"[^"]*"|'[^']*'|[\d.]+\s+\w+|[^\s"'=<>!()]+))?""",
@@ -329,7 +329,7 @@ class Labels:
     tags: OneOrMany[tuple[Text, ...]] = ()
 
 
-class Claim(NamedTuple):
+class FactRule(NamedTuple):
     """One comparison of a fact of a device."""
 
     name: str
@@ -399,7 +399,7 @@ FIELDS: Final[Mapping[str, _Askable]] = {
         for name in ("kind", "gpu", "profile", "serial", "model", "manufacturer", "codename")
     },
 }
-#: Labels by their names in claims -> their attributes.
+#: Labels by their names in rules -> their attributes.
 _LABELS: Final = {"pool": "pools", "tag": "tags"}
 _NAMES: Final = (*FIELDS, *_LABELS)
 _COMPARE: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
@@ -413,7 +413,7 @@ _COMPARE: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
 
 
 def value_of(name: str, facts: DeviceFacts) -> object:
-    """Return a fact or a system property by its name in claims, None when unknown.
+    """Return a fact or a system property by its name in rules, None when unknown.
 
     KeyError for no such name.
     """
@@ -450,20 +450,20 @@ _READ: Final[Mapping[str, Callable[[str], Any]]] = {
 }
 
 
-def parse_predicate(text: str) -> tuple[Claim, ...]:
-    """Parse claims joined by ``and``; raises UsageError naming the one that is wrong."""
+def parse_predicate(text: str) -> tuple[FactRule, ...]:
+    """Parse rules joined by ``and``; raises UsageError naming the one that is wrong."""
     if len(text) > _TEXT_MAX:
         raise UsageError(f"the predicate is longer than {_TEXT_MAX} characters")
-    return tuple(map(_claim, _AND.split(text)))
+    return tuple(map(_fact_rule, _AND.split(text)))
 
 
-def _claim(text: str) -> Claim:
+def _fact_rule(text: str) -> FactRule:
     text = text.strip()
-    match = _CLAIM.fullmatch(text)
+    match = _FACT_RULE.fullmatch(text)
     if match is None:
         raise UsageError(
-            f"{text!r} isn't a claim about a device",
-            hint="write claims such as android >= 13, joined by 'and'",
+            f"{text!r} isn't a rule on device facts",
+            hint="write rules such as android >= 13, joined by 'and'",
         )
     name = match["name"] if "." in match["name"] else match["name"].lower()
     if "." not in name and name not in _NAMES:
@@ -472,7 +472,7 @@ def _claim(text: str) -> Claim:
     kind = "text" if "." in name else "texts" if name in _LABELS else FIELDS[name].kind
     symbol = match["symbol"] or ""
     if kind == "truth" and not symbol:
-        return Claim(name, kind, "=", not match["not"])
+        return FactRule(name, kind, "=", not match["not"])
     if not symbol or match["not"]:
         raise UsageError(f"{text!r}: write {name}, one of = != < <= > >=, and a value")
     if kind in {"text", "texts", "truth"} and symbol not in {"=", "!="}:
@@ -481,6 +481,6 @@ def _claim(text: str) -> Claim:
     if value[0] in "\"'":
         value = value[1:-1]
     try:
-        return Claim(name, kind, symbol, _READ[kind](value))
+        return FactRule(name, kind, symbol, _READ[kind](value))
     except ValueError as error:
         raise UsageError(f"{text!r}: {error}") from error

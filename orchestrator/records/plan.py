@@ -320,7 +320,7 @@ class DeviceSelection:
             "--where",
             DEVICES,
             "",
-            "[claims about a device](#claims-about-a-device); all must hold",
+            "[rules on device facts](#rules-on-device-facts); all must hold",
             "none",
         ),
     ] = ()
@@ -333,7 +333,7 @@ class DeviceSelection:
             "--one-of-each",
             DEVICES,
             "",
-            "a fact (`profile`, `model`, `soc`, any of those [below](#claims-about-a-device)): of the phones that fit, "
+            "a fact (`profile`, `model`, `soc`, any of those [below](#rules-on-device-facts)): of the phones that fit, "
             "one for each of its values",
             "all that fit",
         ),

@@ -78,8 +78,8 @@ class QualityVerdict:
         return any(finding.code == code for finding in self.findings)
 
 
-#: Confidence level of the interval of a claim.
-CLAIM_LEVEL: Final = 0.99
+#: Confidence level of the interval that shows a change.
+CHANGE_LEVEL: Final = 0.99
 #: Relative differences below this are not called a change.
 THRESHOLD: Final = 0.02
 
@@ -133,13 +133,13 @@ class ComparisonVerdict:
 
 
 @frozen
-class Claim:
-    """When a change is claimed."""
+class ChangeRule:
+    """When a difference is called a change."""
 
     #: Relative differences below this are not called a change.
     threshold: float = THRESHOLD
     #: Confidence level of the interval.
-    level: float = CLAIM_LEVEL
+    level: float = CHANGE_LEVEL
     #: For pairs that end as soon as their verdict is known: their maximum number.
     most_pairs: int | None = None
 
@@ -154,8 +154,8 @@ class Claim:
         )
 
 
-#: The default claim.
-USUAL_CLAIM: Final = Claim()
+#: The default rule.
+USUAL_CHANGE_RULE: Final = ChangeRule()
 _DECIDED: Final = frozenset(
     {ComparisonOutcome.FASTER, ComparisonOutcome.SLOWER, ComparisonOutcome.SAME}
 )

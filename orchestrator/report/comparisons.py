@@ -163,8 +163,8 @@ def to_data(comparison: Comparison) -> dict[str, object]:
         "baseline": comparison.baseline,
         "candidate": comparison.candidate,
         "is_virtual": comparison.is_virtual,
-        "threshold": comparison.claim.threshold,
-        "level": comparison.claim.level,
+        "threshold": comparison.change_rule.threshold,
+        "level": comparison.change_rule.level,
         "overall": plain(comparison.overall),
         "only_baseline": list(comparison.only_baseline),
         "only_candidate": list(comparison.only_candidate),
@@ -199,8 +199,8 @@ def _closing_lines(comparison: Comparison) -> list[str]:
             lines.append(f"  and {len(titles) - _MOST_ALONE} more; --format json has all")
     lines += comparison.notes
     lines.append(
-        f"A change is claimed when its {level_text(comparison.claim.level)} interval leaves out 0 and "
-        f"it is at least {format_percent(comparison.claim.threshold)}; 'detectable' is the smallest "
+        f"A change is claimed when its {level_text(comparison.change_rule.level)} interval leaves out 0 and "
+        f"it is at least {format_percent(comparison.change_rule.threshold)}; 'detectable' is the smallest "
         "change that would be found 8 times out of 10. Figures are medians, where no note says "
         "otherwise; changes are measured on pairs or trimmed means, so that a quotient of medians may "
         "differ."

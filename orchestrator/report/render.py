@@ -258,8 +258,8 @@ def render_comparison(comparison: Comparison) -> str:
         grid=grid,
         details=[_details(row) for row in first_cases],
         sides=_sides(comparison),
-        level=level_text(comparison.claim.level).replace("%", " %"),
-        threshold=format_percent(comparison.claim.threshold),
+        level=level_text(comparison.change_rule.level).replace("%", " %"),
+        threshold=format_percent(comparison.change_rule.threshold),
         has_real=any(not row.is_virtual for row in comparison.rows),
         more=len(comparison.rows) - len(first_cases),
         only=[(name, titles) for name, titles in sides.items() if titles],
@@ -277,7 +277,7 @@ def _table(comparison: Comparison, rows: Sequence[ComparedCase]) -> tuple[Table[
         for end in (verdict.ratio, verdict.low, verdict.high)
         if end is not None
     ]
-    threshold = comparison.claim.threshold
+    threshold = comparison.change_rule.threshold
     axis = change_axis(ends, threshold)
     head = ticks(axis, "change of time", lambda change: f"{change:+.0%}" if change else "0")
 

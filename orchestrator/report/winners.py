@@ -22,7 +22,7 @@ from orchestrator.records.campaign import Terms
 from orchestrator.records.case import Case, ToolName, all_but, grouped
 from orchestrator.records.device import HOST_SERIAL
 from orchestrator.records.run import DelegateTruth
-from orchestrator.records.verdict import CLAIM_LEVEL, Outputs
+from orchestrator.records.verdict import CHANGE_LEVEL, Outputs
 from orchestrator.tables.escapes import shell_word
 from orchestrator.tables.labels import ShortNames
 from orchestrator.tables.results import BY_NAME, ratio_columns, row_style
@@ -412,10 +412,10 @@ def answer_text(contest: Contest, *, names_model: bool = True) -> str:
         # With few processes and many configurations, even large differences are ties.
         processes = "these processes" if contest.is_tested else "one process each"
         doubt = f"{processes} can't tell them apart"
-        if contest.is_tested and row.level > CLAIM_LEVEL:
+        if contest.is_tested and row.level > CHANGE_LEVEL:
             doubt += (
                 f" (at the {100 * row.level:.4g} % that {len(contest.clean)} configurations need;"
-                f" 'benchfarm compare' takes {100 * CLAIM_LEVEL:.4g} % for two)"
+                f" 'benchfarm compare' takes {100 * CHANGE_LEVEL:.4g} % for two)"
             )
         slower = f"; {contest.name(second[0])} is slower" if second else ""
         return (

@@ -104,7 +104,7 @@ def test_fault_names_the_claim_and_what_is_wrong():
             parse_predicate(text.strip("'"))
         return f"{refused.value}; {refused.value.hint}".removesuffix("; ")
 
-    golden_texts("faults.claims.txt", fault_of)
+    golden_texts("faults.rules.txt", fault_of)
     with pytest.raises(UsageError, match="longer than 1000"):
         parse_predicate("sdk > 3 and " * 200)
 

@@ -6,7 +6,7 @@ import pytest
 from orchestrator.analysis.effect import best_of, compare_samples, speed_up
 from orchestrator.analysis.intervals import Autocorrelation
 from orchestrator.analysis.summary import Round, summarize
-from orchestrator.records.verdict import Claim
+from orchestrator.records.verdict import ChangeRule
 
 STEADY = (1.0, 1.01, 0.99, 1.005, 0.995)
 
@@ -38,7 +38,7 @@ def test_the_interval_of_a_comparison_is_that_of_a_report():
         summarize([us * math.exp(chance.gauss(0, 0.01)) for _ in range(12)], others=others)
         for us in (1000, 1030)
     )
-    verdict = compare_samples(baseline, candidate, Claim(level=0.95))
+    verdict = compare_samples(baseline, candidate, ChangeRule(level=0.95))
     interval = speed_up(candidate, baseline).interval
     assert (verdict.low, verdict.high) == pytest.approx((interval.low, interval.high))
 

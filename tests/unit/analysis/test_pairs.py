@@ -9,14 +9,16 @@ from orchestrator.analysis.effect import compare_pairs, detectable_in_pairs, thr
 from orchestrator.analysis.effect import compare_samples as compare_summaries
 from orchestrator.analysis.intervals import NO_AUTOCORRELATION, error_factor
 from orchestrator.analysis.summary import SessionNoise, session_noise, summarize
-from orchestrator.records.verdict import Claim, ComparisonOutcome
+from orchestrator.records.verdict import ChangeRule, ComparisonOutcome
 
 FASTER, SLOWER = ComparisonOutcome.FASTER, ComparisonOutcome.SLOWER
 SAME, INCONCLUSIVE = ComparisonOutcome.SAME, ComparisonOutcome.INCONCLUSIVE
 
 
-def compare_samples(baseline_us, candidate_us, claim=Claim(), **options):  # noqa: B008
-    return compare_summaries(summarize(baseline_us), summarize(candidate_us), claim, **options)
+def compare_samples(baseline_us, candidate_us, change_rule=ChangeRule(), **options):  # noqa: B008
+    return compare_summaries(
+        summarize(baseline_us), summarize(candidate_us), change_rule, **options
+    )
 
 
 COMPARISONS = pytest.mark.parametrize(
@@ -34,7 +36,7 @@ def sample(chance, count, latency_us=10_000.0, noise=0.016):
 
 
 def test_interval_of_few_pairs_is_students_on_log_ratios():
-    verdict = compare_pairs([100.0, 200.0, 300.0], [110.0, 242.0, 399.3], Claim(level=0.95))
+    verdict = compare_pairs([100.0, 200.0, 300.0], [110.0, 242.0, 399.3], ChangeRule(level=0.95))
     # Log ratios are 1, 2 and 3 times log(1.1).
     reach = (
         4.302653
@@ -94,7 +96,7 @@ def test_pairing_takes_out_what_both_sides_share():
 @pytest.mark.parametrize("level", [0.99, 0.999999])
 @COMPARISONS
 def test_two_invocations_that_have_nothing_in_common_say_nothing_and_break_nothing(compare, level):
-    found = compare([1.0, 1e9], [1e9, 1.0], Claim(level=level))
+    found = compare([1.0, 1e9], [1e9, 1.0], ChangeRule(level=level))
     assert found.outcome is INCONCLUSIVE
     assert 0 < found.low < found.ratio < found.high < math.inf
     assert 1 < found.detectable < math.inf
@@ -138,7 +140,7 @@ def judged(logs):
     verdict = compare_pairs(
         [10_000.0] * len(logs),
         [10_000.0 * math.exp(log) for log in logs],
-        Claim(most_pairs=len(logs), threshold=threshold_for(0.02)),
+        ChangeRule(most_pairs=len(logs), threshold=threshold_for(0.02)),
     )
     return verdict.outcome, verdict.counts[0]
 
@@ -190,7 +192,7 @@ def test_equal_sessions_are_hardly_ever_called_a_change(between, is_known):
             noise = session_noise([two_sessions(chance, between)[0] for _ in range(20)])
         before, after = two_sessions(chance, between)
         alarms += compare_samples(before, after, sessions=noise).outcome in (FASTER, SLOWER)
-        ends = compare_samples(before, after, Claim(level=0.95), sessions=noise)
+        ends = compare_samples(before, after, ChangeRule(level=0.95), sessions=noise)
         held += ends.low <= 1.0 <= ends.high
     # By what the invocations of two sessions say alone: 20 to 40 of 100 are called a change.
     assert alarms / 300 <= 0.02
@@ -238,10 +240,12 @@ def test_equal_prints_are_as_far_apart_as_rounding_may_hide(compare):
 def test_the_change_that_pairs_are_said_to_show_is_mostly_shown(count):
     chance, noise, trials = random.Random(9), 0.02, 100
     change = detectable_in_pairs(noise, count)
-    claim = Claim(threshold=threshold_for(change), most_pairs=count)
+    change_rule = ChangeRule(threshold=threshold_for(change), most_pairs=count)
     before = [10_000.0] * count
     found = sum(
-        compare_pairs(before, sample(chance, count, 10_000 * (1 + change), noise), claim).outcome
+        compare_pairs(
+            before, sample(chance, count, 10_000 * (1 + change), noise), change_rule
+        ).outcome
         is SLOWER
         for _ in range(trials)
     )
