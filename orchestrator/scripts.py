@@ -69,19 +69,21 @@ def framed(scripts: Mapping[str, str]) -> str:
     shell's variables.
     """
     sections = (
-        f'echo; echo "{mark()}{name}"\n{{\n{script}\n}} </dev/null\n'
+        f'echo; echo "{section_mark()}{name}"\n{{\n{script}\n}} </dev/null\n'
         for name, script in scripts.items()
     )
     # The trap prints the last mark however the shell ends; a mark begins a line even if the output
     # before it has no line end. SIGTERM removes it first: some shells run the trap of EXIT then, and
     # exit with 0.
-    traps = f"trap 'echo; echo \"{mark()}{_END}\"' EXIT\ntrap 'trap - EXIT; exit 143' TERM\n"
+    traps = (
+        f"trap 'echo; echo \"{section_mark()}{_END}\"' EXIT\ntrap 'trap - EXIT; exit 143' TERM\n"
+    )
     return traps + "".join(sections)
 
 
-def read(result: ShellResult) -> Answer | None:
+def read_answer(result: ShellResult) -> Answer | None:
     """Return the answer of framed scripts, None when it is incomplete."""
-    _, *parts = (b"\n" + result.stdout).split(b"\n" + mark().encode())
+    _, *parts = (b"\n" + result.stdout).split(b"\n" + section_mark().encode())
     if not parts or parts[-1].partition(b"\n")[0].strip() != _END.encode():
         return None
     sections: dict[str, bytes] = {}
@@ -91,7 +93,7 @@ def read(result: ShellResult) -> Answer | None:
     return Answer(exit_code=result.exit_code, stderr=result.stderr, sections=sections)
 
 
-def ask(
+def run_scripts(
     shell: Callable[[str], ShellResult], scripts: Mapping[str, str], *, serial: str = ""
 ) -> Answer:
     """Run idempotent scripts and return their answer, with up to 3 attempts to get a complete one.
@@ -102,7 +104,7 @@ def ask(
     script = framed(scripts)
     for _ in range(ATTEMPTS):
         result = shell(script)
-        if (answer := read(result)) is not None:
+        if (answer := read_answer(result)) is not None:
             return answer
     output = (result.stderr or result.stdout)[-200:].decode("utf-8", "replace").strip()
     raise LinkLostError(
@@ -111,18 +113,18 @@ def ask(
     )
 
 
-def call(name: str, *arguments: object) -> str:
+def script_command(name: str, *arguments: object) -> str:
     """Return the shell text that runs a script with these arguments; it replaces the shell's own
     ``$1``, ``$2``, ...
 
     Raises BenchfarmError when there is no such script.
     """
     words = "".join(f" {shlex.quote(str(argument))}" for argument in arguments)
-    return f"set --{words}\n{text(name)}"
+    return f"set --{words}\n{script_text(name)}"
 
 
 @cache
-def text(name: str) -> str:
+def script_text(name: str) -> str:
     """Return a script without its comments and indentation, which a phone needn't be sent.
 
     Raises BenchfarmError when it is missing, which means that the installation is damaged.
@@ -139,6 +141,6 @@ def text(name: str) -> str:
 
 
 @cache
-def mark() -> str:
+def section_mark() -> str:
     """Return the mark of this process, which begins the line in front of each section."""
     return f"--{secrets.token_hex(8)}:"

@@ -23,7 +23,7 @@ from orchestrator.errors import BenchfarmError
 from orchestrator.ports import CheckResult, DetachedCommand, HostFile, PhoneCheck
 from orchestrator.records.case import RunId
 from orchestrator.records.plan import FitLimits, PlanTerms
-from orchestrator.scripts import call
+from orchestrator.scripts import script_command
 from orchestrator.units import counted
 
 #: Size of the file that is sent, run and read back.
@@ -153,7 +153,10 @@ def _answers(device: AdbDevice) -> bool:
 def _tool(device: AdbDevice, command: str, failure: CheckResult, cost: str) -> Found:
     """Try a tool or a small file that phones may lack, as benchfarm uses it."""
     folder = quote(device.work_folder)
-    scripts = {"folder": f"mkdir -p {folder}", "try": call("try", device.work_folder, command)}
+    scripts = {
+        "folder": f"mkdir -p {folder}",
+        "try": script_command("try", device.work_folder, command),
+    }
     answer = device.ask(scripts, timeout_s=_TOOL_LIMIT_S, action=f"trying {command!r}")
     word, _, observation = answer.value("try").partition(" ")
     if word == "works":
@@ -264,7 +267,7 @@ def _end_leftovers(device: AdbDevice, mark: int) -> int:
 
     Their unique sleep time identifies them, as a phone without setsid hides their run.
     """
-    scripts = {"processes": call("processes")}
+    scripts = {"processes": script_command("processes")}
     answer = device.ask(scripts, timeout_s=_STEP_TIMEOUT_S, action="listing processes")
     processes = parse_processes(answer.text("processes"))
     pids = [item.pid for item in processes if item.command.strip().endswith(f"sleep {mark}")]

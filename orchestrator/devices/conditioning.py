@@ -51,7 +51,7 @@ from orchestrator.ports import Change, Device, Fitness
 from orchestrator.records.case import APP_PACKAGE, Serial
 from orchestrator.records.device import VIRTUAL_USB, DeviceFacts, DeviceState
 from orchestrator.records.plan import PlanTerms, Quiet, Screen
-from orchestrator.scripts import Answer, ask, call
+from orchestrator.scripts import Answer, run_scripts, script_command
 from orchestrator.units import format_duration
 
 #: The time that a device gets to answer before another try to restore it: an offline phone must not
@@ -305,7 +305,7 @@ class LadderConditioner:
         """Return the scripts that end our apps and list our runs, for the round trip that takes the
         phone.
         """
-        return {"apps": call("stop_apps", APP_PACKAGE), **device.leftover_run_scripts()}
+        return {"apps": script_command("stop_apps", APP_PACKAGE), **device.leftover_run_scripts()}
 
     def _clean(self, device: AdbDevice, on_wait: _Report, cancelled: threading.Event | None) -> str:
         """Take the phone unless it is in use, end leftover runs of ours; return its boot id."""
@@ -507,7 +507,9 @@ class LadderConditioner:
 
 
 def _ask(device: Device, scripts: Mapping[str, str]) -> Answer:
-    return ask(partial(device.shell, timeout_s=_QUIET_TIMEOUT_S), scripts, serial=device.serial)
+    return run_scripts(
+        partial(device.shell, timeout_s=_QUIET_TIMEOUT_S), scripts, serial=device.serial
+    )
 
 
 def _has_other_screen(state: DeviceState, quiet: Quiet) -> bool:

@@ -46,7 +46,7 @@ from orchestrator.processes import (
 )
 from orchestrator.records.case import RunId
 from orchestrator.records.device import HOST_SERIAL, DeviceFacts, DeviceKind, DeviceState
-from orchestrator.scripts import ask, text
+from orchestrator.scripts import run_scripts, script_text
 
 _POLL_S: Final = 0.05
 #: How long the sampler of a run may continue after the program; then it is killed.
@@ -102,7 +102,7 @@ class HostDevice(AloneDevice):
         return host_state_from(sections, read_at=datetime.now(UTC))
 
     def _ask(self, scripts: Mapping[str, str]) -> dict[str, str]:
-        return ask(self.shell, scripts, serial=HOST_SERIAL).texts()
+        return run_scripts(self.shell, scripts, serial=HOST_SERIAL).texts()
 
     def wait_until_ready(self, *, timeout_s: float) -> None:
         """See Device.wait_until_ready; this computer is always ready."""
@@ -190,10 +190,10 @@ class HostDevice(AloneDevice):
         try:
             make_private(folder.parent)
             folder.mkdir()
-            (folder / "run.sh").write_text(text("run"))
+            (folder / "run.sh").write_text(script_text("run"))
             # Without /proc there is nothing to sample.
             if self.is_watching and Path("/proc/stat").exists():
-                (folder / "sampler.sh").write_text(text("sampler"))
+                (folder / "sampler.sh").write_text(script_text("sampler"))
         except FileExistsError:
             raise DeviceCommandError(
                 f"there is a run {command.run_id} already in {folder}"

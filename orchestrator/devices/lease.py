@@ -35,7 +35,7 @@ from orchestrator.ports import ShellResult
 from orchestrator.processes import Locks
 from orchestrator.records.case import Serial
 from orchestrator.records.device import DeviceFacts
-from orchestrator.scripts import Answer, call
+from orchestrator.scripts import Answer, script_command
 
 if TYPE_CHECKING:
     from orchestrator.devices.phone import AdbDevice
@@ -351,7 +351,7 @@ class Claims:
         """
         seconds = max(1, round(hold_s))
         note_text = json.dumps({"host": self._host, "pid": os.getpid(), "hold_s": seconds})
-        return call("claim", folder, self.token, seconds, note_text, "1" if take else "")
+        return script_command("claim", folder, self.token, seconds, note_text, "1" if take else "")
 
     def take(
         self,
@@ -374,7 +374,7 @@ class Claims:
         claim = parse_claim(answer)
         if claim.is_written:
             # Builtins only; after another boot it does nothing.
-            renewal = call(
+            renewal = script_command(
                 "hold",
                 device.work_folder,
                 claim.boot_id,
@@ -414,7 +414,7 @@ class Claims:
     def release(self, device: AdbDevice) -> None:
         """Remove our note; raises DeviceError kinds."""
         device.note_renewal.stop()
-        release = call("release", device.work_folder, self.token)
+        release = script_command("release", device.work_folder, self.token)
         device.ask({"release": release}, action=_using(device), must=True)
 
 

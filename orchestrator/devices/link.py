@@ -44,7 +44,7 @@ from orchestrator.files import OUTPUT_MOST_BYTES
 from orchestrator.ports import ShellResult
 from orchestrator.processes import turn
 from orchestrator.records.case import Serial
-from orchestrator.scripts import Answer, ask, call, mark
+from orchestrator.scripts import Answer, run_scripts, script_command, section_mark
 
 _T = TypeVar("_T")
 _RETRY_PAUSE_S: Final = 0.1
@@ -155,7 +155,7 @@ class PhoneLink:
         adbd is the leader of a group. On a phone that doesn't answer, they keep running.
         """
         # The pattern doesn't match itself: neither this shell nor its grep is ended.
-        script = call("end_marked", f"{mark[:-1]}[{mark[-1]}]")
+        script = script_command("end_marked", f"{mark[:-1]}[{mark[-1]}]")
         deadline = Deadline(_END_S, self.clock)
         with (
             contextlib.suppress(DeviceError),
@@ -172,13 +172,13 @@ class PhoneLink:
         action: str,
         must: bool = False,
     ) -> Answer:
-        """Run scripts that may be run twice and return their whole answer; see `scripts.ask`.
+        """Run scripts that may be run twice and return their whole answer; see `scripts.run_scripts`.
 
         ``must``: raises DeviceCommandError, with the reason, when they end with another exit code
         than 0.
         """
         shell = partial(self.shell, timeout_s=timeout_s, cancelled=cancelled, action=action)
-        answer = ask(shell, scripts, serial=self.serial)
+        answer = run_scripts(shell, scripts, serial=self.serial)
         if must and answer.exit_code != 0:
             reason = failure_reason(answer)
             raise (
@@ -321,7 +321,10 @@ class PhoneLink:
     def _read_files(
         self, paths: Sequence[str], limit_bytes: int, package: str
     ) -> list[bytes | None]:
-        names, script = ", ".join(paths), call("read_files", mark(), limit_bytes, *paths)
+        names, script = (
+            ", ".join(paths),
+            script_command("read_files", section_mark(), limit_bytes, *paths),
+        )
         # The largest possible output, and what the shell itself may print.
         shell = partial(
             self.shell,
@@ -330,7 +333,7 @@ class PhoneLink:
             most_bytes=2 * (limit_bytes * len(paths) + OUTPUT_MOST_BYTES),
         )
         command = f"run-as {quote(package)} sh -c {quote(script)}" if package else script
-        answer = ask(shell, {"read": command}, serial=self.serial)
+        answer = run_scripts(shell, {"read": command}, serial=self.serial)
         if (files := parse_files(answer, len(paths))) is not None:
             return files
         errors = answer.stderr.decode("utf-8", "replace").splitlines()

@@ -30,7 +30,7 @@ from orchestrator.records.device import (
     DeviceState,
 )
 from orchestrator.records.plan import FitLimits
-from orchestrator.scripts import call
+from orchestrator.scripts import script_command
 from orchestrator.sysfs import (
     COLDEST_C,
     HOTTEST_C,
@@ -51,11 +51,11 @@ _CPU: Final = "/sys/devices/system/cpu"
 FACTS_COMMANDS: Final[Mapping[str, str]] = {
     "properties": "getprop",
     "boot_id": "cat /proc/sys/kernel/random/boot_id",
-    "cpufreq": call("cpu_clusters"),
+    "cpufreq": script_command("cpu_clusters"),
     "cpus": f"cat {_CPU}/possible",
     "cpuinfo": "cat /proc/cpuinfo",
     "meminfo": "cat /proc/meminfo",
-    "uid": call("root_user"),
+    "uid": script_command("root_user"),
     "setup": "settings get secure android_id",
 }
 #: Read apart: an old phone's compositor may hang.
@@ -141,7 +141,7 @@ def _clusters(sections: Mapping[str, str]) -> tuple[CpuCluster, ...]:
 
 #: Read once on this computer.
 HOST_COMMANDS: Final[Mapping[str, str]] = {
-    "cpufreq": call("cpu_clusters"),
+    "cpufreq": script_command("cpu_clusters"),
     "boot_id": FACTS_COMMANDS["boot_id"],
     "cpus": f"cat {_CPU}/online",
     "cpuinfo": "cat /proc/cpuinfo",
@@ -253,7 +253,7 @@ def parse_meminfo(text: str) -> dict[str, int]:
 
 #: Read before and after every run.
 STATE_COMMANDS: Final[Mapping[str, str]] = {
-    "files": call("state_files"),
+    "files": script_command("state_files"),
     "counts": "grep -e '^cpu ' -e ^ctxt -e ^btime -e ^MemAvailable /proc/stat /proc/meminfo",
     "thermalservice": "dumpsys thermalservice",
     "battery": "dumpsys battery",
@@ -261,7 +261,7 @@ STATE_COMMANDS: Final[Mapping[str, str]] = {
         'dumpsys power | grep -e mWakefulness= -e "Display Power"\ndumpsys window policy | grep mCurrentFocus='
     ),
     # For a window manager that doesn't print the focus: the processes of the app on screen.
-    "topapp": call("foreground"),
+    "topapp": script_command("foreground"),
 }
 
 

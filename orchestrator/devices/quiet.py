@@ -26,7 +26,7 @@ from orchestrator.ports import Change
 from orchestrator.records.case import Serial
 from orchestrator.records.device import CpuCluster, DeviceFacts
 from orchestrator.records.plan import Quiet, Screen
-from orchestrator.scripts import call
+from orchestrator.scripts import script_command
 
 _ANDROID_11: Final = 30
 #: The names of the steps that switch the screen.
@@ -72,7 +72,7 @@ class QuietStep:
 
 def as_root(command: str) -> str:
     """Return a shell text that runs ``command`` as root, by any way that the phone has."""
-    return call("as_root", command)
+    return script_command("as_root", command)
 
 
 def is_network_serial(transport: str) -> bool:
@@ -241,9 +241,9 @@ def _pinned_gpu(refusal: str) -> QuietStep:
     return QuietStep(
         name="the GPU's smallest clock",
         # On some systems only root may read them.
-        read=as_root(call("gpu_clock", "read")),
+        read=as_root(script_command("gpu_clock", "read")),
         planned=r"\S+\s+(\S+)\s+\1",
-        apply=as_root(call("gpu_clock", "raise")),
+        apply=as_root(script_command("gpu_clock", "raise")),
         undo=undo,
         refusal=refusal,
     )
@@ -254,8 +254,8 @@ def _pinned_gpu(refusal: str) -> QuietStep:
 SNAPSHOT_COMMANDS: Final[Mapping[str, str]] = {
     **{f"settings {name}": f"settings list {name}" for name in ("global", "secure", "system")},
     "property": r"getprop | grep -E '^\[(debug\.|persist\.traced\.enable\])'",
-    "file": call("snapshot_files"),
-    "state": call("snapshot_state"),
+    "file": script_command("snapshot_files"),
+    "state": script_command("snapshot_state"),
 }
 #: The snapshot's name of the screen's state.
 SCREEN_STATE: Final = "state mWakefulness"

@@ -9,7 +9,7 @@
 | `DAMAGED`: a file that is sent or read | another checksum | 2 | nothing |
 | `RESTORING`: a restoration | all that waiting may mend | 2 | wait until it is ready |
 
-Below them an incomplete answer is asked for again (`scripts.ask`), and a reconnection polls the adb
+Below them an incomplete answer is asked for again (`scripts.run_scripts`), and a reconnection polls the adb
 server and starts our own one anew (`AdbServer.reconnect`). Above them a device that stays away is
 recovered (`rescue`), and a run is measured again (`engine.case_runner`).
 """

@@ -37,7 +37,7 @@ from orchestrator.files import OUTPUT_MOST_BYTES, run_folder_name
 from orchestrator.frozen import frozen
 from orchestrator.ports import DetachedCommand, ProcessResult
 from orchestrator.records.case import RunId
-from orchestrator.scripts import Answer, call, mark, text
+from orchestrator.scripts import Answer, script_command, script_text, section_mark
 from orchestrator.units import format_duration
 
 #: Called with a text about an offline phone, and whether it is offline.
@@ -130,8 +130,8 @@ class _Run:
         # By the token the run starts once, however often the script is sent.
         token = secrets.token_hex(8)
         folders = self.phone.runs_folder, self.folder
-        scripts = text("run"), text("sampler")
-        start = {"start": call("start", *folders, token, self.command.line, *scripts)}
+        scripts = script_text("run"), script_text("sampler")
+        start = {"start": script_command("start", *folders, token, self.command.line, *scripts)}
         # The run continues offline; we stop it at its deadline, so the phone is awaited a little
         # longer.
         away_s = min(self.command.timeout_s, self.command.away_s) + _CLEANUP_S
@@ -176,8 +176,8 @@ class _Run:
         steps = math.ceil(span_s / step_s) if step_s else 0
         scripts = {
             **start,
-            "wait": call("wait", self.folder, f"{step_s:g}", steps),
-            "read": call("read_files", mark(), _SMALL_BYTES, *self.names),
+            "wait": script_command("wait", self.folder, f"{step_s:g}", steps),
+            "read": script_command("read_files", section_mark(), _SMALL_BYTES, *self.names),
         }
         answer = self.phone.ask(
             scripts,
@@ -227,7 +227,7 @@ class _Run:
     def _read(self) -> Sequence[bytes | None]:
         phone, paths = self.phone, [f"{self.folder}/{name}" for name in self.names]
         blocks = OUTPUT_MOST_BYTES // 2 // _BLOCK_BYTES
-        shorten = call("shorten", blocks, self.folder, "out", "err")
+        shorten = script_command("shorten", blocks, self.folder, "out", "err")
 
         def read() -> Sequence[bytes | None]:
             phone.shell(shorten, timeout_s=_SHORTENING_S, action="shortening a run's output")
@@ -239,7 +239,7 @@ class _Run:
         """Raise the error if a run's folder isn't writable: a run fails in many ways then, few of
         which say so.
         """
-        probe = call("probe_writing", self.folder, self.phone.runs_folder)
+        probe = script_command("probe_writing", self.folder, self.phone.runs_folder)
         result = self.phone.retry(
             lambda: self.phone.shell(probe, action="writing on the phone"), until(_CLEANUP_S)
         )
@@ -382,8 +382,8 @@ class DetachedRuns(PhoneLink):
         They end the request when there are no runs.
         """
         return {
-            "strays": self.with_removals(call("strays", self.runs_folder)),
-            "processes": call("processes"),
+            "strays": self.with_removals(script_command("strays", self.runs_folder)),
+            "processes": script_command("processes"),
         }
 
     def kill_leftover_runs(self) -> Sequence[str]:
@@ -421,7 +421,10 @@ class DetachedRuns(PhoneLink):
         Raises DeviceCommandError when a process stays alive.
         """
         pids: set[int] = set()
-        scripts = {"pids": call("forbid", *folders), "processes": call("processes")}
+        scripts = {
+            "pids": script_command("forbid", *folders),
+            "processes": script_command("processes"),
+        }
         kill_deadline: Deadline | None = None
         pause_s = 0.0
         while True:

@@ -37,7 +37,7 @@ from orchestrator.errors import (
 from orchestrator.ports import HostFile, PackageInfo, PlacedFile
 from orchestrator.processes import turn
 from orchestrator.records.failures import INSTALL_STEPS
-from orchestrator.scripts import Answer, call
+from orchestrator.scripts import Answer, script_command
 
 #: Minimum of free space, as a phone with a full data partition misbehaves: files of earlier
 #: campaigns are removed for it.
@@ -101,7 +101,7 @@ class PlacedFiles(PhoneLink):
         def inspect(accepted: str) -> Answer:
             mode, folder = "755" if file.executable else "", quote(self._files_folder)
             scripts = {
-                "look": call("place_look", blob, file.name, file.sha256, mode, accepted),
+                "look": script_command("place_look", blob, file.name, file.sha256, mode, accepted),
                 "space": f"df -k {folder}",
                 "blobs": f"cd {folder} && ls -d */*/",
             }
@@ -129,7 +129,7 @@ class PlacedFiles(PhoneLink):
         def settle(accepted: str) -> str:
             arguments = (draft, blob, name, file.sha256, f"{mode:o}", accepted)
             answer = self.ask(
-                {"sum": call("place_settle", *arguments)},
+                {"sum": script_command("place_settle", *arguments)},
                 timeout_s=_hash_timeout_s(file),
                 action=f"moving {name} into place",
                 must=True,
@@ -241,7 +241,7 @@ class InstalledApps(PhoneLink):
         """Return the installed package of this name, or None, in one round trip."""
         if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*)+", package):
             raise UsageError(f"{package!r} isn't the name of an Android package")
-        scripts, action = {"package": call("package", package)}, f"looking for {package}"
+        scripts, action = {"package": script_command("package", package)}, f"looking for {package}"
         output = self.retry(lambda: self.ask(scripts, timeout_s=60.0, action=action)).text(
             "package"
         )

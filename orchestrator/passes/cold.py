@@ -36,7 +36,7 @@ from orchestrator.records.run import (
     stage_of,
 )
 from orchestrator.records.verdict import Finding
-from orchestrator.scripts import ask
+from orchestrator.scripts import run_scripts
 from orchestrator.tables.passes import STARTS, PassTable, start_rows
 from orchestrator.units import format_latency
 
@@ -102,7 +102,7 @@ def _prepare(device: Device, request: InvocationRequest, app: str) -> bytes:
         empty = f"rm -rf {folder} && " if request.variant == StartStage.FIRST_LOAD else ""
         # Without files cat fails, and wc prints 0.
         command = f"{empty}mkdir -p {folder} && cat {folder}/* 2>/dev/null | wc -c"
-        answer = ask(device.shell, {"bytes": _as_app(command, app)})
+        answer = run_scripts(device.shell, {"bytes": _as_app(command, app)})
         size = answer.value("bytes")
         if answer.exit_code or not size.isdecimal():
             reason = (answer.stderr or answer.stdout).decode("utf-8", "replace").strip()

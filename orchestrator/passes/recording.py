@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from orchestrator.errors import DeviceCommandError, DeviceError
 from orchestrator.passes.specification import Hold
 from orchestrator.ports import Change, Device
-from orchestrator.scripts import ask, call
+from orchestrator.scripts import run_scripts, script_command
 
 #: From this API level on the tracing service is on everywhere.
 _SERVICE_SDK: Final = 30
@@ -26,7 +26,7 @@ _STOP_S: Final = 30
 
 def has_perfetto(device: Device) -> bool:
     """Whether a phone has perfetto (Android 9 and later); raises DeviceError kinds."""
-    return bool(ask(device.shell, {"perfetto": "command -v perfetto"}).value("perfetto"))
+    return bool(run_scripts(device.shell, {"perfetto": "command -v perfetto"}).value("perfetto"))
 
 
 class Property(NamedTuple):
@@ -57,11 +57,11 @@ class Recorder:
         self._folder = shlex.quote(f"{device.work_folder}/traces")
         self._path = f"{_TRACES}/{token}.pftrace"
         pid_path = f"{device.work_folder}/traces/{token}.pid"
-        self._begin = call("perfetto_begin", config, self._path, pid_path)
-        self._end = call("perfetto_end", pid_path, token, 10 * _STOP_S)
+        self._begin = script_command("perfetto_begin", config, self._path, pid_path)
+        self._end = script_command("perfetto_end", pid_path, token, 10 * _STOP_S)
         pid = shlex.quote(pid_path)
         # perfetto leaves the properties that name apps, and no property can be removed.
-        forget = call("forget_apps", *apps) if apps else ""
+        forget = script_command("forget_apps", *apps) if apps else ""
         self._undo = f"(\n{self._end}) && {{\n{forget}rm -f {pid} {pid}.err {self._path}\n}}"
 
     def begin(self, *, sdk: int) -> None:
@@ -74,7 +74,7 @@ class Recorder:
         self._run_checked(self._begin, action="starting perfetto")
         if self._apps:
             # A phone that doesn't report that its apps have noticed only costs this wait.
-            device.shell(call("trace_told", 10 * _START_S), timeout_s=60.0 + _START_S)
+            device.shell(script_command("trace_told", 10 * _START_S), timeout_s=60.0 + _START_S)
 
     def end(self) -> bytes:
         """Stop and return the file; raises DeviceError kinds."""
@@ -123,7 +123,7 @@ def hold_property(device: Device, hold: Hold, target: Property, before: str) -> 
 
 def read_property(device: Device, name: str) -> str:
     """Return a property of a phone."""
-    return ask(device.shell, {"value": f"getprop {name}"}).value("value")
+    return run_scripts(device.shell, {"value": f"getprop {name}"}).value("value")
 
 
 def set_property(name: str, value: str) -> str:

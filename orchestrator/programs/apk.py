@@ -31,7 +31,7 @@ from orchestrator.records.case import APP_PACKAGE, Case, RunId, ToolName
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.run import Attachment, RawOutput, ToolReport
 from orchestrator.records.verdict import OUTPUTS_FILE
-from orchestrator.scripts import ask
+from orchestrator.scripts import run_scripts
 
 ACTIVITY: Final = f"{APP_PACKAGE}/.BenchmarkModelActivity"
 _FOLDER: Final = f"/data/data/{APP_PACKAGE}/files"
@@ -268,7 +268,7 @@ class _Watch:
             "pid": f"pidof {APP_PACKAGE}",
             "activities": "dumpsys activity activities && echo whole",
         }
-        answer = ask(self.device.shell, scripts, serial=self.device.serial)
+        answer = run_scripts(self.device.shell, scripts, serial=self.device.serial)
         activities = answer.text("activities")
         if not answer.value("pid"):
             return True

@@ -52,7 +52,7 @@ from orchestrator.records.case import (
 )
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.run import SAMPLES_FILE, Attachment, RawOutput, ToolReport
-from orchestrator.scripts import ask, call
+from orchestrator.scripts import run_scripts, script_command
 
 #: The most bytes that are kept of a log since a run's start; if that is unknown, the lines to read.
 _LOG_LIMIT_BYTES: Final = 256 << 10
@@ -160,9 +160,9 @@ def _read_log(device: Device, folder: str, tags: Collection[str]) -> list[Attach
     try:
         scripts = {
             "leader": f"cat {shlex.quote(folder)}/pid",
-            "log": call("log_since", folder, _LOG_LINES),
+            "log": script_command("log_since", folder, _LOG_LINES),
         }
-        answer = ask(partial(device.shell, timeout_s=_LOG_TIMEOUT_S), scripts)
+        answer = run_scripts(partial(device.shell, timeout_s=_LOG_TIMEOUT_S), scripts)
     except DeviceError:
         # The run is complete without its log.
         return []
@@ -371,7 +371,11 @@ _EXIT_CODE: Final = 97
 
 def in_mode(command: str, request: InvocationRequest) -> str:
     """Return the command line that runs ``command`` in the case's mode, or prints why it can't."""
-    return call("top_app", MODE_FILE, _EXIT_CODE) + command if mode_files(request) else command
+    return (
+        script_command("top_app", MODE_FILE, _EXIT_CODE) + command
+        if mode_files(request)
+        else command
+    )
 
 
 def mode_files(request: InvocationRequest) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ import pytest
 from orchestrator.clock import SystemClock
 from orchestrator.devices.lease import Claims
 from orchestrator.devices.phone import WORK_FOLDER
-from orchestrator.scripts import call
+from orchestrator.scripts import script_command
 from tests.e2e.conftest import Lab
 from tests.samples.places import MODELS
 
@@ -106,7 +106,7 @@ def test_a_phone_that_another_home_uses_is_left_alone_before_a_campaign_exists(
     try:
         done = lab.cli("bench -d xnnpack -n 1 --min-secs 0.1 --json", MODEL, "-s", serial)
     finally:
-        lab.shell(serial, call("release", WORK_FOLDER, other.token))
+        lab.shell(serial, script_command("release", WORK_FOLDER, other.token))
     assert done.exit_code == 3
     assert f"{serial}: in use by process {os.getpid()}" in done.stderr
     # Nothing was changed on it.

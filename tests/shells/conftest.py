@@ -13,7 +13,7 @@ from typing import Final
 import pytest
 
 from orchestrator.ports import ShellResult
-from orchestrator.scripts import Answer, call, framed, read
+from orchestrator.scripts import Answer, framed, read_answer, script_command
 from tests.conftest import missing
 
 #: Name -> program, and whether all tools but those that toybox lacks here are toybox's.
@@ -68,12 +68,12 @@ class Shell:
     def call(
         self, name: str, *arguments: object, then: str = ""
     ) -> subprocess.CompletedProcess[bytes]:
-        return self.run(call(name, *arguments) + then)
+        return self.run(script_command(name, *arguments) + then)
 
     def ask(self, **scripts: str) -> Answer:
         """Return the whole answer to framed scripts."""
         done = self.run(framed(scripts))
-        answer = read(
+        answer = read_answer(
             ShellResult(exit_code=done.returncode, stdout=done.stdout, stderr=done.stderr)
         )
         assert answer is not None, done

@@ -10,7 +10,7 @@ import pytest
 from orchestrator.devices.link import parse_files
 from orchestrator.files import LEFT_OUT
 from orchestrator.ports import ShellResult
-from orchestrator.scripts import call, framed, mark, read
+from orchestrator.scripts import framed, read_answer, script_command, section_mark
 from tests.shells.conftest import Shell
 
 BOOT = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
@@ -25,14 +25,19 @@ def test_files_are_read_whole_whatever_their_names_are(shell: Shell) -> None:
         if data is not None:
             (shell.folder / name).write_bytes(data)
     paths = [shell.folder / name for name in names]
-    answer = shell.ask(read=call("read_files", mark(), 101, *paths), more="echo more")
+    answer = shell.ask(
+        read=script_command("read_files", section_mark(), 101, *paths), more="echo more"
+    )
     assert (answer.exit_code, answer.text("more")) == (0, "more\n")
     assert parse_files(answer, 6) == [DATA, b"two\n", b"no end", None, b"", bytes(101)]
-    assert parse_files(shell.ask(read=call("read_files", mark(), 100, *paths)), 6) is None
-    shell.tool("sha256sum", "exit 127")
-    assert parse_files(shell.ask(read=call("read_files", mark(), 101, *paths)), 6) == parse_files(
-        answer, 6
+    assert (
+        parse_files(shell.ask(read=script_command("read_files", section_mark(), 100, *paths)), 6)
+        is None
     )
+    shell.tool("sha256sum", "exit 127")
+    assert parse_files(
+        shell.ask(read=script_command("read_files", section_mark(), 101, *paths)), 6
+    ) == parse_files(answer, 6)
 
 
 def test_what_a_shell_and_its_tools_say_beside_is_no_part_of_an_answer(shell: Shell) -> None:
@@ -41,18 +46,18 @@ def test_what_a_shell_and_its_tools_say_beside_is_no_part_of_an_answer(shell: Sh
     scripts = framed(
         {
             "boot": "cat /proc/sys/kernel/random/boot_id",
-            "read": call("read_files", mark(), 100, "made"),
+            "read": script_command("read_files", section_mark(), 100, "made"),
         }
     )
     done = shell.run(f"echo Welcome; printf no-end; {scripts}")
     result = ShellResult(exit_code=done.returncode, stdout=done.stdout, stderr=done.stderr)
-    answer = read(result)
+    answer = read_answer(result)
     assert answer is not None
     assert (answer.value("boot"), parse_files(answer, 1)) == (BOOT, [DATA])
     assert b"WARNING: linker: cat" in answer.stderr
     # Each byte less and it isn't whole any more.
-    assert read(ShellResult(exit_code=0, stdout=done.stdout[:-2], stderr=b"")) is None
-    assert read(ShellResult(exit_code=0, stdout=b"", stderr=b"")) is None
+    assert read_answer(ShellResult(exit_code=0, stdout=done.stdout[:-2], stderr=b"")) is None
+    assert read_answer(ShellResult(exit_code=0, stdout=b"", stderr=b"")) is None
 
 
 def test_sections_come_apart_whatever_their_scripts_do(shell: Shell) -> None:
@@ -85,7 +90,9 @@ def test_an_answer_is_whole_however_its_scripts_end(shell: Shell, leave: str) ->
             framed({"gone": f"echo 1; kill -{signal} $$; sleep 0.1", "after": "echo 2"})
         )
         assert (
-            read(ShellResult(exit_code=gone.returncode & 255, stdout=gone.stdout, stderr=b""))
+            read_answer(
+                ShellResult(exit_code=gone.returncode & 255, stdout=gone.stdout, stderr=b"")
+            )
             is None
         )
 
@@ -98,7 +105,7 @@ def test_a_file_goes_to_its_place_and_is_compared_once(shell: Shell, has_sha256s
     blob = folder / "models" / SHA256[:16]
 
     def look(accepted: str = "") -> list[str]:
-        script = call("place_look", blob, "m x.tflite", SHA256, "755", accepted)
+        script = script_command("place_look", blob, "m x.tflite", SHA256, "755", accepted)
         return shell.run(f"{script}\necho pushed").stdout.decode().splitlines()
 
     assert look() == ["absent", "pushed"]
@@ -205,7 +212,9 @@ def test_what_this_computer_lacks_is_left_out(shell: Shell) -> None:
         "cpu_clusters", "state_files", "foreground", "snapshot_files", "snapshot_state", "root_user",
     )  # fmt: skip
     told = {
-        name: shell.run(f"{{ {call(name)}\n}} 2>/dev/null </dev/null; echo end").stdout.decode()
+        name: shell.run(
+            f"{{ {script_command(name)}\n}} 2>/dev/null </dev/null; echo end"
+        ).stdout.decode()
         for name in names
     }
     assert all(text.endswith("end\n") for text in told.values()), told

@@ -6,7 +6,7 @@ import signal
 from itertools import pairwise
 from pathlib import Path
 
-from orchestrator.scripts import call
+from orchestrator.scripts import script_command
 from tests.conftest import poll_until
 from tests.shells.conftest import Shell
 
@@ -83,7 +83,7 @@ def test_what_the_kernel_hides_is_asked_of_the_battery_service(shell: Shell) -> 
 
 def test_a_sampler_runs_from_the_first_rest_to_the_end(shell: Shell) -> None:
     shell.tool("dumpsys", SERVICE)
-    sampler = call("battery", 600, 1, supply(shell, **BATTERY))
+    sampler = script_command("battery", 600, 1, supply(shell, **BATTERY))
     # A rest is longer than the sampler's pause, so that one sample lies in each.
     done = shell.call("energy", 2, sampler, "sleep 1; exit 4")
     assert done.returncode == 4
@@ -156,7 +156,7 @@ def test_a_load_ends_at_its_deadline_and_with_its_shell(shell: Shell) -> None:
     shell.call("contention", 1, 0, "", 1, "sleep 2.5").check_returncode()
     assert [words[2] for words in lines(shell, "load") if words[0] == "cpu"][-1] == "gone"
     (shell.folder / "load").unlink()
-    begun = shell.start(call("contention", 1, 1, "", 60, "sleep 5"))
+    begun = shell.start(script_command("contention", 1, 1, "", 60, "sleep 5"))
     poll_until(
         lambda: (shell.folder / "load").exists() and len(lines(shell, "load")) == 3,
         what="the load's begin",

@@ -10,12 +10,12 @@ import pytest
 
 from orchestrator.analysis.samples import parse_samples
 from orchestrator.devices.runs import WAIT_STEP_S, parse_processes
-from orchestrator.scripts import call, text
+from orchestrator.scripts import script_command, script_text
 from tests.shells.conftest import Shell
 
 #: Samplers that fail, and what a wait tells then.
 SAMPLERS = {
-    "works": (text("sampler"), b"done 3"),
+    "works": (script_text("sampler"), b"done 3"),
     "none": ("", b"done 3"),
     "no-shell-text": ("if then (( \x01", b"done 3"),
     "crashes": ("echo --look; kill -9 $$", b"done 3"),
@@ -30,11 +30,11 @@ SAMPLERS = {
 
 def started(shell: Shell, command: str, *, sampler: str = "", token: str = "t1") -> str:
     root = shell.folder / "runs"
-    return call("start", root, root / "r1", token, command, text("run"), sampler)
+    return script_command("start", root, root / "r1", token, command, script_text("run"), sampler)
 
 
 def waiting(shell: Shell, *, step: float = WAIT_STEP_S, steps: int = 100) -> str:
-    return call("wait", shell.folder / "runs" / "r1", step, steps)
+    return script_command("wait", shell.folder / "runs" / "r1", step, steps)
 
 
 def kill_group(shell: Shell) -> None:
@@ -67,7 +67,9 @@ def test_the_sampler_looks_at_the_begin_and_at_the_end_and_tells_the_program_s_o
 ) -> None:
     # The run's end may come before the first look's, never before the sampler has begun.
     busy = "until grep -q -s -e --look samples; do :; done; i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done"
-    done = shell.run(started(shell, busy, sampler=text("sampler")) + waiting(shell, steps=240))
+    done = shell.run(
+        started(shell, busy, sampler=script_text("sampler")) + waiting(shell, steps=240)
+    )
     assert done.stdout.startswith(b"done 0\n")
     looks = parse_samples((shell.folder / "runs/r1/samples").read_bytes())
     assert len(looks.samples) >= 2
@@ -77,7 +79,7 @@ def test_the_sampler_looks_at_the_begin_and_at_the_end_and_tells_the_program_s_o
 
 
 def test_a_sampler_ends_with_its_run_s_shell_or_without_a_sleep(shell: Shell) -> None:
-    (shell.folder / "sampler.sh").write_text(text("sampler"))
+    (shell.folder / "sampler.sh").write_text(script_text("sampler"))
     gone = shell.run("sh sampler.sh 4194304 0.01")
     assert gone.stdout.count(b"--look") == 1
     counted = shell.run("sh sampler.sh $$ 0.01 3")
@@ -93,7 +95,7 @@ def test_a_sampler_reads_only_zones_of_heat(shell: Shell) -> None:
         (zones / f"thermal_zone{number}").mkdir(parents=True)
         (zones / f"thermal_zone{number}/type").write_text(f"{name}\n")
         (zones / f"thermal_zone{number}/temp").write_text("41000\n")
-    sampler = text("sampler").replace("/sys/class/thermal", str(zones))
+    sampler = script_text("sampler").replace("/sys/class/thermal", str(zones))
     (shell.folder / "sampler.sh").write_text(sampler)
     lines = shell.run("sh sampler.sh 4194304").stdout.splitlines()
     names = {line.rpartition(b":")[2] for line in lines if b"/type:" in line}
@@ -111,13 +113,13 @@ def test_a_run_s_end_ends_the_wait_at_once(shell: Shell) -> None:
 
 def test_a_lost_wake_up_costs_at_most_one_short_step(shell: Shell) -> None:
     assert WAIT_STEP_S <= 0.5
-    deaf = text("run").replace("/proc/$s/comm", "/proc/no-such/comm")
-    assert deaf != text("run")
+    deaf = script_text("run").replace("/proc/$s/comm", "/proc/no-such/comm")
+    assert deaf != script_text("run")
     shell.tool("sleep", "echo $1 >>../../slept; exec /usr/bin/sleep 0.15")
     root = shell.folder / "runs"
     # It ends after the second step has begun: the third look at the latest sees it.
     command = "until [ -f ../../slept ]; do :; done; exit 6"
-    start = call("start", root, root / "r1", "t1", command, deaf, "")
+    start = script_command("start", root, root / "r1", "t1", command, deaf, "")
     assert shell.run(start + waiting(shell, steps=10_000)).stdout.startswith(b"done 6\n")
     assert set((shell.folder / "slept").read_text().split()) == {f"{WAIT_STEP_S:g}"}
 
@@ -179,7 +181,7 @@ def test_a_run_that_is_forbidden_doesnt_start_and_one_that_runs_is_named(shell: 
     while shell.run(until_begun).stdout.startswith(b"begins"):
         pass
     told = (
-        shell.call("forbid", root / "r1", root / "new", then=text("processes"))
+        shell.call("forbid", root / "r1", root / "new", then=script_text("processes"))
         .stdout.decode()
         .partition("\n")
     )
@@ -214,7 +216,7 @@ def test_a_run_whose_shell_was_killed_is_gone(shell: Shell) -> None:
 
 def test_what_keeps_a_run_from_starting_is_kept(shell: Shell) -> None:
     root = shell.folder / "runs"
-    shell.run(call("start", root, root / "r1", "t", "true", "no-such-command-of-run", ""))
+    shell.run(script_command("start", root, root / "r1", "t", "true", "no-such-command-of-run", ""))
     trouble = root / "r1/shell.err"
     while not (trouble.exists() and trouble.read_text().endswith("\n")):
         pass

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import BenchfarmError
-from orchestrator.scripts import FOLDER, call, text
+from orchestrator.scripts import FOLDER, script_command, script_text
 from tests.conftest import missing
 
 SCRIPTS = sorted(FOLDER.glob("*.sh"))
@@ -38,17 +38,17 @@ def test_each_script_says_what_it_does_and_is_used() -> None:
         assert lines[0] == "#!/bin/sh", path
         assert re.match(r"# [A-Z]\w+ .*", lines[1]), path
         # Comments and indentation aren't sent: no line may need them.
-        assert not re.search(r"<<-?['\"A-Z]", text(path.stem)), path
+        assert not re.search(r"<<-?['\"A-Z]", script_text(path.stem)), path
 
 
 @pytest.mark.parametrize("name", ["run", "sampler"])
 def test_what_is_written_by_echo_holds_no_backslash(name: str) -> None:
-    assert "\\" not in text(name)
+    assert "\\" not in script_text(name)
 
 
 def test_arguments_are_words_whatever_is_in_them() -> None:
     awkward = ["a b", "", "'", '"$x`y`', "*", "-n", "a\nb", "\\n"]
-    script = call("forbid", *awkward).removesuffix(text("forbid"))
+    script = script_command("forbid", *awkward).removesuffix(script_text("forbid"))
     told = subprocess.run(
         ["sh", "-c", script + 'for w in "$@"; do printf "%s\\0" "$w"; done'],
         capture_output=True,
@@ -60,7 +60,7 @@ def test_arguments_are_words_whatever_is_in_them() -> None:
 
 def test_a_missing_script_is_an_error_that_says_so() -> None:
     with pytest.raises(BenchfarmError, match=r"no_such\.sh"):
-        call("no_such")
+        script_command("no_such")
 
 
 #: Words that only shell with control flow holds.

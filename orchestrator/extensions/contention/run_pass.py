@@ -28,7 +28,7 @@ from orchestrator.records.case import LOAD_DIED, LOAD_FILE, NO_LOAD, Case, Load,
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.plan import Plan, PlanTerms
 from orchestrator.records.run import RawOutput, RunRecord, ToolReport
-from orchestrator.scripts import call
+from orchestrator.scripts import script_command
 from orchestrator.tables.passes import PassTable, Round, interval_words, median_or_none
 from orchestrator.tables.table import MS, NESTED, PEOPLE, Column, Kind
 
@@ -56,7 +56,9 @@ def run_loaded(tool: Tool, device: Device, request: InvocationRequest) -> RawOut
     seconds = math.ceil(request.timeout_s)
     enclosing = replace(
         request,
-        enclosed=lambda command: call("contention", load.cpu, load.memory, other, seconds, command),
+        enclosed=lambda command: script_command(
+            "contention", load.cpu, load.memory, other, seconds, command
+        ),
         enclosing_files=(LOAD_FILE, _ERRORS_FILE),
     )
     raw = tool.run(device, enclosing)

@@ -43,7 +43,7 @@ from orchestrator.ports import Device, InvocationRequest, Tool, Turn, TurnTool
 from orchestrator.reading.protos import decode_trace, text_of
 from orchestrator.records.case import Case, CaseKey
 from orchestrator.records.run import RawOutput, ToolReport
-from orchestrator.scripts import ask, call
+from orchestrator.scripts import run_scripts, script_command
 
 #: How often the meters are read; perfetto takes no less than 100 ms.
 _POLL_MS: Final = 250
@@ -140,11 +140,13 @@ class EnergyMeter:
         meters: PowerMeters,
     ) -> RawOutput:
         rest_s = math.ceil(LEAST_REST_S[meters.source])
-        sampler = call("battery", math.ceil(request.timeout_s / _SAMPLE_S), _SAMPLE_S, _SUPPLY)
+        sampler = script_command(
+            "battery", math.ceil(request.timeout_s / _SAMPLE_S), _SAMPLE_S, _SUPPLY
+        )
         sampler = sampler if meters.is_sampled else ""
         between = replace(
             request,
-            enclosed=lambda command: call("energy", rest_s, sampler, command),
+            enclosed=lambda command: script_command("energy", rest_s, sampler, command),
             enclosing_files=(ENERGY_FILE, BATTERY_FILE) if sampler else (ENERGY_FILE,),
         )
         if sampler:
@@ -224,8 +226,8 @@ class EnergyMeter:
                 recorder.discard()
         is_sampled = not power.rails and not power.battery
         if is_sampled:
-            scripts = {"battery": call("battery", 2, _SAMPLE_S, _SUPPLY)}
-            power = _read_samples(ask(device.shell, scripts).sections.get("battery", b""))
+            scripts = {"battery": script_command("battery", 2, _SAMPLE_S, _SUPPLY)}
+            power = _read_samples(run_scripts(device.shell, scripts).sections.get("battery", b""))
         # Some phones have the file and always report 0.
         has_battery = any(item.current for item in power.battery)
         source = (
