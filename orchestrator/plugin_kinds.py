@@ -12,7 +12,7 @@ from orchestrator.frozen import frozen
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from orchestrator.app.doctor import Finding
+    from orchestrator.app.doctor import HostCheck
     from orchestrator.app.requests import ExportRequest, ImportRequest
     from orchestrator.app.workspace import Workspace
     from orchestrator.cli.output import CommandResult
@@ -199,4 +199,4 @@ class QueueSource:
     #: Cancels a submission, or the jobs of some of its phones. Raises UsageError.
     cancel: Callable[[Workspace, str, Sequence[str]], DoneAnswer]
     #: Returns the findings of ``benchfarm doctor``. Raises StoreError.
-    findings: Callable[[Workspace], Sequence[Finding]]
+    findings: Callable[[Workspace], Sequence[HostCheck]]

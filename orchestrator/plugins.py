@@ -45,7 +45,7 @@ if TYPE_CHECKING:
         with_stored_gpu,
     )
     from orchestrator.app.comparing import pair_comparison
-    from orchestrator.app.doctor import Finding, ok, problem, run_checks, warning
+    from orchestrator.app.doctor import HostCheck, ok, problem, run_checks, warning
     from orchestrator.app.exporting import Redaction, redaction_of
     from orchestrator.app.farm import (
         PHONE_STATES,
@@ -170,10 +170,10 @@ __all__ = [
     "Exporter",
     "Faults",
     "Figure",
-    "Finding",
     "FlagFamily",
     "ForeignRun",
     "Found",
+    "HostCheck",
     "HostDevice",
     "HostFiles",
     "ImportBatch",
@@ -317,7 +317,7 @@ _HOMES: Final = {
         "app.attached": "Attached attached_devices check_selection open_devices open_phone"
         " with_stored_gpu",
         "app.comparing": "pair_comparison",
-        "app.doctor": "Finding ok problem run_checks warning",
+        "app.doctor": "HostCheck ok problem run_checks warning",
         "app.exporting": "Redaction redaction_of",
         "app.farm": "PHONE_STATES RECENT_HOURS away_since job_answer read_farm state_counts",
         "app.importing": "Imported store_import",

@@ -98,7 +98,7 @@ class PlacedFile:
 
 
 @frozen
-class Change:
+class SettingChange:
     """One change of a device's settings, and the shell command that restores the old value.
 
     Where ``read`` prints ``was``, it is restored already. With ``port`` the change was made on this
@@ -381,8 +381,8 @@ class Tool(Protocol):
 
 
 @frozen
-class Turn:
-    """One of the phases of a process."""
+class TokenPhase:
+    """One phase of a process that generates tokens."""
 
     seconds: float
     #: 0 for the time between phases.
@@ -410,18 +410,18 @@ def session_of(tools: Mapping[ToolName, Tool], case: Case) -> str:
 
 
 @runtime_checkable
-class TurnTool(Tool, Protocol):
+class PhasedTool(Tool, Protocol):
     """A program whose process alternates between phases, one of which is a case's: prefill and
     decode.
     """
 
     def for_energy(self, case: Case, repetitions: int) -> Case:
         """Return a case as an energy block runs it, with so many repetitions; only with its own
-        turns where that is possible.
+        phases where that is possible.
         """
 
-    def turns(self, raw: RawOutput, case: Case) -> Sequence[Turn]:
-        """Return the turns of a process in order; none where the output doesn't show them."""
+    def token_phases(self, raw: RawOutput, case: Case) -> Sequence[TokenPhase]:
+        """Return the phases of a process in order; none where the output doesn't show them."""
 
 
 @frozen

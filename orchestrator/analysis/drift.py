@@ -336,7 +336,9 @@ def _figures(check: Check, history_us: Sequence[float]) -> tuple[float, ...]:
     return (statistics.median(check.latencies_us),)
 
 
-def doubted(runs: Sequence[RunRecord], history_us: Sequence[float] = ()) -> dict[RunId, Finding]:
+def reference_doubts(
+    runs: Sequence[RunRecord], history_us: Sequence[float] = ()
+) -> dict[RunId, Finding]:
     """Return the finding ``reference-moved`` for each run between a good check and a next one that
     moved.
 

@@ -34,7 +34,7 @@ class Session:
 
 
 @frozen
-class Visible:
+class SmallestChange:
     """The smallest change that a comparison of some length can show."""
 
     how: str
@@ -69,13 +69,13 @@ class Resolution:
         return compare_samples(before, after, sessions=session_noise(latencies)).detectable
 
     @property
-    def visible(self) -> list[Visible]:
+    def visible(self) -> list[SmallestChange]:
         """The smallest visible changes, by the minutes of measuring."""
         count = sum(session.processes for session in self.sessions)
         process_s = sum(session.seconds for session in self.sessions) / count
         noise = self.pair_noise
         rows = [
-            Visible(
+            SmallestChange(
                 how=f"ab, {pairs} pairs",
                 minutes=2 * pairs * process_s / 60,
                 change=detectable_in_pairs(noise, pairs),
@@ -85,7 +85,9 @@ class Resolution:
         ]
         if (between := self.between) is not None:
             session_s = statistics.median(session.seconds for session in self.sessions)
-            rows.append(Visible(how="two sessions", minutes=2 * session_s / 60, change=between))
+            rows.append(
+                SmallestChange(how="two sessions", minutes=2 * session_s / 60, change=between)
+            )
         return rows
 
     @property
@@ -99,7 +101,7 @@ class Resolution:
         )
 
 
-def session_of(runs: Sequence[RunRecord]) -> Session | None:
+def campaign_session(runs: Sequence[RunRecord]) -> Session | None:
     """Return the session of one campaign's runs of a case; None where they have no figure."""
     summary = judge_latency(runs).own_summary
     ended = sorted(

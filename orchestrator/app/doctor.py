@@ -22,7 +22,7 @@ from orchestrator.app.status import other_runners, queue_beside, queue_source
 from orchestrator.app.workspace import Workspace
 from orchestrator.errors import BenchfarmError, DeviceError, StoreError
 from orchestrator.frozen import frozen
-from orchestrator.records.campaign import Progress
+from orchestrator.records.campaign import RunCounts
 from orchestrator.units import counted, format_bytes
 
 #: Below this the next run may not be kept.
@@ -30,7 +30,7 @@ _LEAST_BYTES: Final = 10**9
 
 
 @frozen
-class Finding:
+class HostCheck:
     """The result of one check."""
 
     #: What was checked: ``store``, ``disk``, ``clock``, ``adb``, ``phones`` ...
@@ -42,22 +42,22 @@ class Finding:
     next_step: str = ""
 
 
-def ok(check: str, text: str) -> Finding:
+def ok(check: str, text: str) -> HostCheck:
     """Return a finding without a fault."""
-    return Finding(check=check, level="ok", text=text)
+    return HostCheck(check=check, level="ok", text=text)
 
 
-def warning(check: str, text: str, next_step: str) -> Finding:
+def warning(check: str, text: str, next_step: str) -> HostCheck:
     """Return a finding that doesn't stop measuring yet."""
-    return Finding(check=check, level="warning", text=text, next_step=next_step)
+    return HostCheck(check=check, level="warning", text=text, next_step=next_step)
 
 
-def problem(check: str, text: str, next_step: str) -> Finding:
+def problem(check: str, text: str, next_step: str) -> HostCheck:
     """Return a finding because of which measuring fails."""
-    return Finding(check=check, level="problem", text=text, next_step=next_step)
+    return HostCheck(check=check, level="problem", text=text, next_step=next_step)
 
 
-def farm_findings(workspace: Workspace, *, must_be_there: bool) -> list[Finding]:
+def farm_findings(workspace: Workspace, *, must_be_there: bool) -> list[HostCheck]:
     """Return the findings of the farm whose queue is in the store's database.
 
     None without a farm, unless it ``must_be_there``.
@@ -71,9 +71,9 @@ def farm_findings(workspace: Workspace, *, must_be_there: bool) -> list[Finding]
         return [_failed("queue", error)]
 
 
-def host_findings(workspace: Workspace) -> list[Finding]:
+def host_findings(workspace: Workspace) -> list[HostCheck]:
     """Return the findings of this host."""
-    checks: dict[str, Callable[[Workspace], Iterable[Finding]]] = {
+    checks: dict[str, Callable[[Workspace], Iterable[HostCheck]]] = {
         "store": _store,
         "disk": _disk,
         "adb": _adb,
@@ -87,11 +87,11 @@ def host_findings(workspace: Workspace) -> list[Finding]:
     return run_checks([(name, partial(check, workspace)) for name, check in checks.items()])
 
 
-def run_checks(checks: Sequence[tuple[str, Callable[[], Iterable[Finding]]]]) -> list[Finding]:
+def run_checks(checks: Sequence[tuple[str, Callable[[], Iterable[HostCheck]]]]) -> list[HostCheck]:
     """Return the findings of all checks. A check that fails is a problem of its own; the others
     run.
     """
-    findings: list[Finding] = []
+    findings: list[HostCheck] = []
     for name, check in checks:
         try:
             findings += check()
@@ -100,12 +100,12 @@ def run_checks(checks: Sequence[tuple[str, Callable[[], Iterable[Finding]]]]) ->
     return findings
 
 
-def _failed(name: str, error: BenchfarmError) -> Finding:
+def _failed(name: str, error: BenchfarmError) -> HostCheck:
     step = error.hint or "fix that, then run 'benchfarm doctor' again"
     return problem(name, str(error), step)
 
 
-def _store(workspace: Workspace) -> list[Finding]:
+def _store(workspace: Workspace) -> list[HostCheck]:
     campaigns = workspace.store.campaign_count()
     path = workspace.settings.store_file
     size = f" ({format_bytes(path.stat().st_size)})" if path is not None and path.is_file() else ""
@@ -115,7 +115,7 @@ def _store(workspace: Workspace) -> list[Finding]:
     return [ok("store", text), *_future(workspace)]
 
 
-def _future(workspace: Workspace) -> list[Finding]:
+def _future(workspace: Workspace) -> list[HostCheck]:
     """Find a clock that was set back: what was stored before is newer than now."""
     newest = max(workspace.store.campaigns(), key=lambda item: item.created_at, default=None)
     now = workspace.clock.now()
@@ -127,7 +127,7 @@ def _future(workspace: Workspace) -> list[Finding]:
     ]
 
 
-def _disk(workspace: Workspace) -> list[Finding]:
+def _disk(workspace: Workspace) -> list[HostCheck]:
     findings = {}
     for folder in workspace.settings.folders:
         there = next((item for item in (folder, *folder.parents) if item.exists()), Path("/"))
@@ -144,7 +144,7 @@ def _disk(workspace: Workspace) -> list[Finding]:
     return list(findings.values())
 
 
-def _adb(workspace: Workspace) -> list[Finding]:
+def _adb(workspace: Workspace) -> list[HostCheck]:
     servers, _ = adb_servers(workspace)
     findings = [
         ok("adb", f"server for {item['for']} at {item['address']}, version {item['version']}")
@@ -163,7 +163,7 @@ def _adb(workspace: Workspace) -> list[Finding]:
     return findings or [warning("adb", "no adb server runs", step)]
 
 
-def _phones(workspace: Workspace) -> list[Finding]:
+def _phones(workspace: Workspace) -> list[HostCheck]:
     attached = attached_devices(workspace, start_server=False)
     servers = workspace.virtual_server(), workspace.running_plugged_server()
     if not attached and workspace.named_server() is not None and not any(servers):
@@ -195,7 +195,7 @@ def _phones(workspace: Workspace) -> list[Finding]:
     )
 
 
-def _sources(workspace: Workspace) -> list[Finding]:
+def _sources(workspace: Workspace) -> list[HostCheck]:
     """Find what this computer lacks for devices that adb doesn't reach."""
     from orchestrator.plugins import DeviceSource, every
 
@@ -204,12 +204,12 @@ def _sources(workspace: Workspace) -> list[Finding]:
     return [warning(name, text, step) for name, text, step in reports if text]
 
 
-def _inventory(workspace: Workspace) -> list[Finding]:
+def _inventory(workspace: Workspace) -> list[HostCheck]:
     """Read the inventory; a fault of the file is a problem of the check itself."""
     return [ok("devices.yaml", f"{counted(len(workspace.inventory), 'phone')} named in it")]
 
 
-def _quarantine(workspace: Workspace) -> list[Finding]:
+def _quarantine(workspace: Workspace) -> list[HostCheck]:
     problems = [
         problem(
             "quarantine",
@@ -221,7 +221,7 @@ def _quarantine(workspace: Workspace) -> list[Finding]:
     return problems or [ok("quarantine", "no phone is kept out")]
 
 
-def _journals(workspace: Workspace) -> list[Finding]:
+def _journals(workspace: Workspace) -> list[HostCheck]:
     problems = [
         problem(
             "journals",
@@ -233,7 +233,7 @@ def _journals(workspace: Workspace) -> list[Finding]:
     return problems or [ok("journals", "no phone waits to be restored")]
 
 
-def _campaigns(workspace: Workspace) -> list[Finding]:
+def _campaigns(workspace: Workspace) -> list[HostCheck]:
     progress = workspace.store.progress(only_open=True)
     known_open = workspace.store.campaigns(only_open=True)
     runners = other_runners(workspace, known_open)
@@ -242,7 +242,7 @@ def _campaigns(workspace: Workspace) -> list[Finding]:
         name = campaign.campaign_id
         if name in runners or workspace.campaigns.live_holder(name):
             continue
-        stored, planned, _ = progress.get(name, Progress())
+        stored, planned, _ = progress.get(name, RunCounts())
         text = f"{name} ({campaign.name}) is open: {stored} of {planned} planned invocations stored"
         step = f"'benchfarm run --resume {name}' resumes it, 'benchfarm results close {name}' abandons the rest"
         warnings.append(warning("campaigns", text, step))

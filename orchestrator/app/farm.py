@@ -24,7 +24,13 @@ from orchestrator.records.answers import (
     NightAnswer,
     answer_of,
 )
-from orchestrator.records.campaign import Campaign, Invocation, PhoneActivity, PhoneStatus, Progress
+from orchestrator.records.campaign import (
+    Campaign,
+    Invocation,
+    PhoneActivity,
+    PhoneStatus,
+    RunCounts,
+)
 from orchestrator.records.case import CampaignId
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.run import Outcome, RunRecord
@@ -139,7 +145,7 @@ def _working(
     workspace: Workspace,
     jobs: Mapping[str, _Row],
     opened: Mapping[CampaignId, Campaign],
-    progress: Mapping[CampaignId, Progress],
+    progress: Mapping[CampaignId, RunCounts],
     newest: Mapping[str, RunRecord],
 ) -> dict[str, tuple[str, PhoneStatus]]:
     """Return the campaign id and the status of each phone of a running campaign."""
@@ -154,7 +160,7 @@ def _working(
     for serial, job in jobs.items():
         campaign = opened.get(CampaignId(job["campaign_id"]))
         if campaign is not None and serial not in work:
-            counts = progress.get(campaign.campaign_id, Progress())
+            counts = progress.get(campaign.campaign_id, RunCounts())
             status = phone_elsewhere(serial, campaign, counts, newest.get(serial))
             work[serial] = campaign.campaign_id, status
     return work
@@ -252,7 +258,7 @@ def tonight(
     store: Store,
     now: datetime,
     opened: Iterable[Campaign],
-    progress: Mapping[CampaignId, Progress],
+    progress: Mapping[CampaignId, RunCounts],
     ends: Sequence[datetime | None],
 ) -> NightAnswer:
     """Return the progress of the night. ``opened`` are the open campaigns, ``ends`` the times at
@@ -264,7 +270,7 @@ def tonight(
     remaining = 0
     for campaign in opened:
         if campaign.created_at >= begin:
-            remaining += progress.get(campaign.campaign_id, Progress()).left
+            remaining += progress.get(campaign.campaign_id, RunCounts()).left
     known_ends = [end for end in ends if end is not None]
     return NightAnswer(
         night=night,

@@ -20,7 +20,7 @@ from orchestrator.app.workspace import Workspace
 from orchestrator.config.plan import plan_from_options
 from orchestrator.engine.campaign import run_on_devices
 from orchestrator.engine.events import CampaignEnded, DeviceNote
-from orchestrator.engine.invocation import Context
+from orchestrator.engine.invocation import CampaignContext
 from orchestrator.engine.open_work import slim
 from orchestrator.errors import (
     ArtifactError,
@@ -387,7 +387,7 @@ def measure(workspace: Workspace, prepared: Prepared) -> MeasuredCampaign:
     observer = PublishedStatus(workspace.observer, workspace.status_folder)
     workspace.at_exit.callback(observer.close)
     workspace.phone_observer = observer
-    context = Context(
+    context = CampaignContext(
         campaign=campaign,
         models={model.sha256: model for model in prepared.models},
         builds={build.sha256: build for build in prepared.builds},

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from orchestrator.analysis.resolution import Resolution, Visible, session_of
+from orchestrator.analysis.resolution import Resolution, SmallestChange, campaign_session
 from orchestrator.app.attached import Needs
 from orchestrator.app.measuring import MeasuredCampaign, run_plan
 from orchestrator.app.workspace import Workspace
@@ -23,7 +23,7 @@ from orchestrator.units import format_percent
 NAME: Final = "aa"
 #: The newest sessions that are used: older ones say little about the phone's present state.
 _NEWEST: Final = 12
-VISIBLE: Final[Sequence[Column[Visible]]] = (
+SMALLEST_CHANGES: Final[Sequence[Column[SmallestChange]]] = (
     Column("how", "comparison", lambda row: row.how),
     Column("minutes", "takes", lambda row: row.minutes, Kind.NUMBER, "min", digits=1),
     Column(
@@ -96,7 +96,9 @@ def stored_resolutions(workspace: Workspace, devices: Iterable[DeviceFacts]) -> 
     for of_case in grouped(runs, lambda run: run.case.case_key).values():
         of_campaigns = grouped(of_case, lambda run: run.campaign_id).values()
         sessions = [
-            item for session_runs in of_campaigns if (item := session_of(session_runs)) is not None
+            item
+            for session_runs in of_campaigns
+            if (item := campaign_session(session_runs)) is not None
         ]
         if sessions:
             case = of_case[0].case
@@ -111,12 +113,12 @@ def stored_resolutions(workspace: Workspace, devices: Iterable[DeviceFacts]) -> 
     return resolutions
 
 
-def resolution_table(resolution: Resolution) -> Table[Visible]:
+def resolution_table(resolution: Resolution) -> Table[SmallestChange]:
     """Return the smallest changes that a phone can show, by minutes of measuring."""
     return Table(
         name=f"resolution {resolution.serial}",
         caption="What the phone can resolve",
-        columns=VISIBLE,
+        columns=SMALLEST_CHANGES,
         rows=resolution.visible,
         nothing="too few processes to say what can be resolved",
     )

@@ -18,9 +18,9 @@ from orchestrator.engine.device_campaign import why_not_restored
 from orchestrator.engine.open_work import open_work_by_serial, slim
 from orchestrator.errors import BenchfarmError, DeviceBusyError, UsageError
 from orchestrator.files import sha256_of
-from orchestrator.passes import is_reference_run, pass_of, shown
+from orchestrator.passes import is_reference_run, pass_of, stored_pass
 from orchestrator.programs import program
-from orchestrator.records.campaign import Campaign, CampaignStatus, Progress
+from orchestrator.records.campaign import Campaign, CampaignStatus, RunCounts
 from orchestrator.records.case import Build, CampaignId, Case, Serial
 from orchestrator.records.device import HOST_SERIAL
 from orchestrator.records.plan import DeviceSelection
@@ -106,11 +106,11 @@ def _chosen(workspace: Workspace, listed: Sequence[Campaign]) -> tuple[Campaign,
         item.campaign_id: f"{item.campaign_id} ({item.name}, {stored}"
         f"{f' of {planned}' if stored < planned else ''} runs stored)"
         for item in free
-        for stored, planned, _ in [progress.get(item.campaign_id, Progress())]
+        for stored, planned, _ in [progress.get(item.campaign_id, RunCounts())]
     }
     # The store lists the newest first.
     chosen = next(
-        (item for item in free if progress.get(item.campaign_id, Progress()).stored), free[0]
+        (item for item in free if progress.get(item.campaign_id, RunCounts()).stored), free[0]
     )
     text = f"resumes campaign {titles.pop(chosen.campaign_id)}"
     if further := [*titles.values(), *by_name]:
@@ -138,7 +138,7 @@ def _missing_pass(campaign: Campaign) -> str:
 def _special_kind(campaign: Campaign) -> str:
     """Return the title of a campaign that isn't a plan's measurement, empty for one that is."""
     passes = {item.run_pass for item in campaign.invocations}
-    return shown(next(iter(passes))).alone if len(passes) == 1 else ""
+    return stored_pass(next(iter(passes))).alone if len(passes) == 1 else ""
 
 
 def close(workspace: Workspace, words: Sequence[str]) -> list[tuple[Campaign, int]]:

@@ -45,7 +45,7 @@ from orchestrator.records.campaign import (
     LiveFigure,
     PhoneActivity,
     PhoneStatus,
-    Progress,
+    RunCounts,
     Status,
 )
 from orchestrator.records.case import FIGURE_PASS, CampaignId, Case, CaseKey
@@ -260,7 +260,7 @@ def open_campaigns(workspace: Workspace) -> list[Status]:
                 state=state_of(workspace, campaign, running),
                 host=campaign.host,
                 holder=running.holder if running is not None else "",
-                progress=progress.get(campaign.campaign_id, Progress()),
+                progress=progress.get(campaign.campaign_id, RunCounts()),
                 phones=running.phones if running is not None else (),
             )
         )
@@ -278,7 +278,7 @@ def state_of(workspace: Workspace, campaign: Campaign, here: Status | None) -> s
 
 
 def phone_elsewhere(
-    serial: str, campaign: Campaign, progress: Progress, newest: RunRecord | None
+    serial: str, campaign: Campaign, progress: RunCounts, newest: RunRecord | None
 ) -> PhoneStatus:
     """Return the one phone of a campaign that another computer runs, from its stored runs.
 

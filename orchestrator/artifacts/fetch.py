@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urljoin, urlsplit, urlunsplit
 
 from orchestrator.artifacts.archive import Release
-from orchestrator.artifacts.library import BuildLibrary, Place
+from orchestrator.artifacts.library import BuildLibrary, SourceFile
 from orchestrator.errors import DownloadError, HostStorageError, NotThereError, UsageError
 from orchestrator.files import make_private
 from orchestrator.frozen import frozen
@@ -242,7 +242,7 @@ def fetch_build(
         if in_use is not None and in_use.program.url
         else []
     )
-    files = {file.name: Place(library.verified_path(file)) for file in by_hand}
+    files = {file.name: SourceFile(library.verified_path(file)) for file in by_hand}
     absent: list[str] = []
     with ExitStack() as stack:
 
@@ -251,13 +251,13 @@ def fetch_build(
 
         url = spec.source.url
         program = download(spec.program, url)
-        files[""] = Place(program.path, public_url(url))
+        files[""] = SourceFile(program.path, public_url(url))
         for name in spec.libraries:
             place = spec.library_url(name)
             if not place or name in files:
                 continue
             try:
-                files[name] = Place(download(name, place).path, public_url(place))
+                files[name] = SourceFile(download(name, place).path, public_url(place))
             except NotThereError:
                 if name in spec.needed:
                     raise

@@ -34,7 +34,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _ANY_ABI: Final = ""
 
 
-class Place(NamedTuple):
+class SourceFile(NamedTuple):
     """The path of a file to keep, and its origin."""
 
     path: Path
@@ -100,14 +100,14 @@ class BuildLibrary:
             )
         folder_libraries = self._libraries_in(name, tool, path.parent)
         places = {
-            item: Place(file) for item, file in {"": path, **folder_libraries, **files}.items()
+            item: SourceFile(file) for item, file in {"": path, **folder_libraries, **files}.items()
         }
         return self._with_companions(self.register(name, places, tag=release, tool=tool))
 
     def register(
         self,
         name: str,
-        files: Mapping[str, Place],
+        files: Mapping[str, SourceFile],
         *,
         tag: str = "",
         abi: str = "",
@@ -187,8 +187,8 @@ class BuildLibrary:
                     "they don't belong together"
                 )
             release_files = {"": release.program} | {file.name: file for file in release.libraries}
-            places = {item: Place(path) for item, path in files.items()} | {
-                item: Place(self.verified_path(file), file.url)
+            places = {item: SourceFile(path) for item, path in files.items()} | {
+                item: SourceFile(self.verified_path(file), file.url)
                 for item, file in release_files.items()
                 if item not in files
             }

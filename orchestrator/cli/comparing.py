@@ -29,7 +29,7 @@ from orchestrator.cli.output import CommandResult, format_of, room, shown, to_js
 from orchestrator.errors import UsageError
 from orchestrator.files import check_writable, write_file
 from orchestrator.frozen import frozen
-from orchestrator.records.plan import Plan, PlanOptions, fixed
+from orchestrator.records.plan import Plan, PlanOptions, fixed_count
 from orchestrator.records.verdict import THRESHOLD
 from orchestrator.settings import Settings
 from orchestrator.tables.escapes import WIDTH, one_line
@@ -286,7 +286,7 @@ def ab(
                 )
             # Equal sides measure the smallest difference that the phone can show.
             runs = min(EQUAL_RUNS, 2 * limits.most)
-            plan = replace(measured, invocations=fixed(runs))
+            plan = replace(measured, invocations=fixed_count(runs))
             return equal_sides_result(workspace, plan)
         return pairs_result(workspace, measured, output)
 

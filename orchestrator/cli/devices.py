@@ -33,7 +33,7 @@ from orchestrator.tables.table import EVERYWHERE, Column, Form, Kind, Table, fie
 from orchestrator.units import split
 
 if TYPE_CHECKING:
-    from orchestrator.app.doctor import Finding
+    from orchestrator.app.doctor import HostCheck
     from orchestrator.app.measuring import MeasuredCampaign
     from orchestrator.app.workspace import Workspace
     from orchestrator.ports import Device, PhoneCheck
@@ -416,7 +416,7 @@ def doctor(
         return findings_result([*farm_findings(workspace, must_be_there=farm), *findings])
 
 
-def findings_result(findings: Sequence[Finding]) -> CommandResult:
+def findings_result(findings: Sequence[HostCheck]) -> CommandResult:
     """Return findings as a table with their next steps, the worst first.
 
     Exit code 1 with a problem.
@@ -434,7 +434,7 @@ def findings_result(findings: Sequence[Finding]) -> CommandResult:
     )
 
 
-_FOUND: Sequence[Column[Finding]] = (
+_FOUND: Sequence[Column[HostCheck]] = (
     Column("level", "", lambda item: item.level),
     Column("check", "check", lambda item: item.check),
     Column("text", "found", lambda item: item.text, shown=lambda item: one_line(item.text)),

@@ -154,7 +154,7 @@ MANIFEST_NAME = "models.yaml"
 
 
 @frozen
-class Manifest:
+class ModelManifest:
     """The whole file."""
 
     models: tuple[ManifestEntry, ...] = ()
@@ -169,7 +169,7 @@ def load_manifest(path: Path) -> Mapping[str, ManifestEntry]:
     if not path.exists():
         return {}
     file = read_yaml(path)
-    manifest = checked(file, Manifest)
+    manifest = checked(file, ModelManifest)
     faults = Faults(file)
     folder = path.absolute().parent
     entries: dict[str, ManifestEntry] = {}

@@ -47,7 +47,7 @@ from orchestrator.errors import (
     DeviceStorageError,
     DeviceTimeoutError,
 )
-from orchestrator.ports import Change, Device, Fitness
+from orchestrator.ports import Device, Fitness, SettingChange
 from orchestrator.records.case import APP_PACKAGE, Serial
 from orchestrator.records.device import VIRTUAL_USB, DeviceFacts, DeviceState
 from orchestrator.records.plan import PlanTerms, Quiet, Screen
@@ -205,7 +205,7 @@ class LadderConditioner:
         """
         return [change.what for change in self._changes(device)]
 
-    def _changes(self, device: Device) -> list[Change]:
+    def _changes(self, device: Device) -> list[SettingChange]:
         """Return the changes in either journal: where both have some, those of another computer were
         made first.
         """
@@ -284,7 +284,7 @@ class LadderConditioner:
                 snapshot[SCREEN_STATE] = screen
             self.journal.keep_snapshot(device.serial, snapshot)
 
-    def hold(self, device: Device, change: Change, command: str) -> None:
+    def hold(self, device: Device, change: SettingChange, command: str) -> None:
         """Journal ``change``, then run ``command``; `restore` undoes it, whatever happens to this
         process.
 
@@ -361,7 +361,9 @@ class LadderConditioner:
         elif screen := parse_snapshot(answer.texts()).get(SCREEN_STATE):
             self._screens.setdefault(device.serial, screen)
 
-    def _journal_changes(self, device: Device, changes: Sequence[Change]) -> list[Change]:
+    def _journal_changes(
+        self, device: Device, changes: Sequence[SettingChange]
+    ) -> list[SettingChange]:
         """Journal changes here, then on the phone; nothing may be changed when this raises.
 
         Return the changes that weren't pending already.
@@ -374,7 +376,7 @@ class LadderConditioner:
             self._write_phone_journal(device, changes)
         return fresh
 
-    def _forget_unmade(self, device: Device, unmade: Sequence[Change]) -> None:
+    def _forget_unmade(self, device: Device, unmade: Sequence[SettingChange]) -> None:
         """Remove unmade changes from both journals, the phone's first: a change that is in either
         is undone.
         """
@@ -385,7 +387,7 @@ class LadderConditioner:
             self._write_phone_journal(device, remaining)
             self.journal.keep(device.serial, remaining)
 
-    def _write_phone_journal(self, device: Device, changes: Sequence[Change]) -> None:
+    def _write_phone_journal(self, device: Device, changes: Sequence[SettingChange]) -> None:
         if not isinstance(device, AdbDevice):
             return
         text = format_changes([change for change in changes if not change.port])
@@ -418,7 +420,7 @@ class LadderConditioner:
             f"apply {step.name}": f"( {step.apply} ) 2>&1; printf '\\n%s' $?" for step, _ in steps
         }
         answer = _ask(device, scripts | {f"check {step.name}": step.read for step, _ in steps})
-        unmade: list[Change] = []
+        unmade: list[SettingChange] = []
         for (step, before), change in zip(steps, changes, strict=True):
             output, _, code = answer.text(f"apply {step.name}").strip().rpartition("\n")
             now = answer.value(f"check {step.name}")
@@ -476,7 +478,7 @@ class LadderConditioner:
         self.journal.keep(device.serial, ())
         return restored
 
-    def _undo_change(self, device: Device, change: Change) -> str:
+    def _undo_change(self, device: Device, change: SettingChange) -> str:
         """Undo a change; return the reason of a failure, empty when it is restored."""
         result = device.shell(change.undo)
         why = shell_refusal(result.text + result.stderr.decode("utf-8", "replace"))
@@ -484,10 +486,10 @@ class LadderConditioner:
             why = why or failure_reason(result)
         return "" if why and self._is_as_before(device, change) else why
 
-    def _is_as_before(self, device: Device, change: Change) -> bool:
+    def _is_as_before(self, device: Device, change: SettingChange) -> bool:
         return bool(change.read) and _ask(device, {"read": change.read}).value("read") == change.was
 
-    def _phone_journal(self, device: Device) -> list[Change]:
+    def _phone_journal(self, device: Device) -> list[SettingChange]:
         """Return the changes in the phone's own file, without those of this computer's ports."""
         if not isinstance(device, AdbDevice):
             return []

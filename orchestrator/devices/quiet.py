@@ -22,7 +22,7 @@ from orchestrator.devices.adb_server import is_tcp
 from orchestrator.errors import HostStorageError
 from orchestrator.files import file_of, name_of, write_whole
 from orchestrator.frozen import frozen
-from orchestrator.ports import Change
+from orchestrator.ports import SettingChange
 from orchestrator.records.case import Serial
 from orchestrator.records.device import CpuCluster, DeviceFacts
 from orchestrator.records.plan import Quiet, Screen
@@ -64,10 +64,10 @@ class QuietStep:
         """Whether a value is as planned."""
         return re.fullmatch(self.planned, value) is not None
 
-    def change(self, before: str) -> Change:
+    def change(self, before: str) -> SettingChange:
         """Return the journal's entry for this step; ``before`` is the value read before it."""
         read, was = ("", "") if self.by_exit_code else (self.read, before)
-        return Change(what=self.name, undo=self.undo(before), read=read, was=was)
+        return SettingChange(what=self.name, undo=self.undo(before), read=read, was=was)
 
 
 def as_root(command: str) -> str:
@@ -293,27 +293,27 @@ def differences(before: Mapping[str, str], after: Mapping[str, str]) -> list[str
     return texts
 
 
-_KEYS: Final = tuple(item.name for item in fields(Change))
+_KEYS: Final = tuple(item.name for item in fields(SettingChange))
 
 
-def format_changes(changes: Sequence[Change]) -> str:
+def format_changes(changes: Sequence[SettingChange]) -> str:
     """Return changes as text, one line of JSON each."""
     rows = ({key: value for key, value in asdict(change).items() if value} for change in changes)
     return "".join(json.dumps(row) + "\n" for row in rows)
 
 
-def parse_changes(text: str) -> list[Change]:
+def parse_changes(text: str) -> list[SettingChange]:
     """Read the text that format_changes wrote.
 
     Raises ValueError for a line that isn't a change, whose undo would be lost.
     """
-    changes: list[Change] = []
+    changes: list[SettingChange] = []
     for number, line in enumerate(text.splitlines(), start=1):
         if not line.strip():
             continue
         try:
             row = json.loads(line)
-            change = Change(**{key: str(row[key]) for key in _KEYS if key in row})
+            change = SettingChange(**{key: str(row[key]) for key in _KEYS if key in row})
         except (ValueError, TypeError) as error:
             raise ValueError(f"line {number} can't be read: {line[:80]!r}") from error
         if not (change.undo or change.port):
@@ -330,7 +330,7 @@ class UndoJournal:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def pending(self, serial: Serial) -> list[Change]:
+    def pending(self, serial: Serial) -> list[SettingChange]:
         """Return the changes that weren't undone, oldest first.
 
         Raises HostStorageError when the file is unreadable: read as empty, it would be overwritten.
@@ -346,19 +346,19 @@ class UndoJournal:
         except (OSError, ValueError) as error:
             raise _unreadable(path, error) from error
 
-    def add(self, serial: Serial, *changes: Change) -> None:
+    def add(self, serial: Serial, *changes: SettingChange) -> None:
         """Add changes; raises HostStorageError, and then the changes must not be made."""
         self.keep(serial, [*self.pending(serial), *changes])
 
-    def keep(self, serial: Serial, changes: Sequence[Change]) -> None:
+    def keep(self, serial: Serial, changes: Sequence[SettingChange]) -> None:
         """Keep only these changes; raises HostStorageError."""
         self._store(serial, "undo", format_changes(changes))
 
-    def forget(self, serial: Serial, undone: Change) -> None:
+    def forget(self, serial: Serial, undone: SettingChange) -> None:
         """Remove one change."""
         self.keep(serial, [change for change in self.pending(serial) if change != undone])
 
-    def ports_off(self, serial: Serial) -> list[Change]:
+    def ports_off(self, serial: Serial) -> list[SettingChange]:
         """Return the changes of a device that powered a hub's port off."""
         return [change for change in self.pending(serial) if change.port]
 

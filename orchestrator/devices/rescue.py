@@ -20,7 +20,7 @@ from orchestrator.devices.discovery import parse_devices
 from orchestrator.devices.phone import AdbDevice
 from orchestrator.devices.quiet import UndoJournal
 from orchestrator.errors import DeviceError
-from orchestrator.ports import Change, Device
+from orchestrator.ports import Device, SettingChange
 from orchestrator.processes import child_environment, run_program
 
 #: How long a phone may take to answer after each rung.
@@ -171,7 +171,7 @@ class HubPower:
         assert port is not None
         assert self._journal is not None
         hub, _, number = port.partition(" ")
-        change = Change(what=f"USB port {number} of hub {hub} powered off", port=port)
+        change = SettingChange(what=f"USB port {number} of hub {hub} powered off", port=port)
         self._journal.add(device.serial, change)
         process = subprocess.Popen(
             [sys.executable, "-ISc", _SCRIPT, *self._command(port), f"{after_s:g}", f"{lasts_s:g}"],

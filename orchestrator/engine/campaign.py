@@ -18,7 +18,7 @@ from orchestrator.engine.device_campaign import (
     campaign_runs,
 )
 from orchestrator.engine.events import CampaignEnded, CampaignStarted, Notice
-from orchestrator.engine.invocation import Context, RunRecords
+from orchestrator.engine.invocation import CampaignContext, RunRecords
 from orchestrator.engine.open_work import OpenWork, next_sustained, open_work_by_serial, slim
 from orchestrator.errors import InterruptedByUserError
 from orchestrator.passes import is_reference_run
@@ -38,7 +38,7 @@ _Stored = tuple[Sequence[RunRecord], Mapping[Serial, OpenWork]]
 
 
 def run_on_devices(
-    context: Context, devices: Sequence[tuple[Device, DeviceFacts]]
+    context: CampaignContext, devices: Sequence[tuple[Device, DeviceFacts]]
 ) -> CampaignEnded:
     """Run every invocation that isn't stored yet, on the attached devices.
 
@@ -97,7 +97,7 @@ def run_on_devices(
 
 
 def _measure_in_parallel(
-    context: Context, devices: Sequence[tuple[Device, DeviceFacts]]
+    context: CampaignContext, devices: Sequence[tuple[Device, DeviceFacts]]
 ) -> dict[Serial, DeviceResult]:
     """Measure each device in its own thread; return each device's result."""
     working = WorkingDevices([facts.serial for _, facts in devices])
@@ -212,22 +212,22 @@ def close_campaign(
     return count
 
 
-def _stored(context: Context) -> _Stored:
+def _stored(context: CampaignContext) -> _Stored:
     """Return a campaign's runs, and the open work of each device."""
     runs = campaign_runs(context)
     return runs, open_work_by_serial(context.campaign, runs, context.tools)
 
 
 def _finish(
-    context: Context, abandoned: Mapping[Serial, str], stored: _Stored | None
+    context: CampaignContext, abandoned: Mapping[Serial, str], stored: _Stored | None
 ) -> CampaignEnded:
     """Store and report the campaign's end; ``stored`` was read after all devices had finished."""
     campaign, finished_at = context.campaign, context.clock.now()
     if any(map(is_reference_run, campaign.invocations)):
-        from orchestrator.engine.reference_check import keep_doubts
+        from orchestrator.engine.reference_check import store_doubts
 
         # Also the doubts of a check that was stored right before a crash.
-        stored = None if keep_doubts(context.store, campaign.campaign_id) else stored
+        stored = None if store_doubts(context.store, campaign.campaign_id) else stored
     runs, work_by_serial = stored or _stored(context)
     status = _status(runs, _open_count(work_by_serial))
     context.store.set_status(campaign.campaign_id, status, finished_at)

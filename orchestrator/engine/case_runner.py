@@ -15,19 +15,19 @@ from orchestrator.engine.decisions import (
     READY_S,
     TRIES_MAX,
     UNFIT_MAX,
-    Experience,
     Response,
     Situation,
+    SituationTracker,
     ending_without_run,
     response_to,
 )
 from orchestrator.engine.events import DeviceNote, InvocationStarted, Measuring, RunStored
 from orchestrator.engine.invocation import (
-    Context,
-    Placer,
+    CampaignContext,
+    FilePlacer,
     RunRecords,
-    covered,
     parity_basis,
+    same_process,
     with_basis,
 )
 from orchestrator.engine.open_work import slim
@@ -71,21 +71,21 @@ class CaseRunner:
         self,
         device: Device,
         facts: DeviceFacts,
-        context: Context,
+        context: CampaignContext,
         runs: list[RunRecord],
-        experience: Experience,
+        tracker: SituationTracker,
     ) -> None:
         """``runs`` are the device's runs of this campaign, to which new ones are added;
-        ``experience`` has learned them.
+        ``tracker`` has them already.
         """
         self._device = device
         self._facts = facts
         self._context = context
         self._runs = runs
-        self._experience = experience
+        self._tracker = tracker
         #: Texts about skipped invocations that were reported, each once.
         self._reported: set[object] = set()
-        self._placer = Placer(device, facts, context)
+        self._placer = FilePlacer(device, facts, context)
         self._records = RunRecords(facts, context.campaign, context.tools, context.clock)
         #: The number of invocations that were handled, and of all.
         self._position = 0
@@ -174,7 +174,7 @@ class CaseRunner:
         the other side's of the pair that begins.
         """
         self._partner = partner
-        ending = ending_without_run(self._experience.situation(invocation, *partner))
+        ending = ending_without_run(self._tracker.situation(invocation, *partner))
         return None if ending is None else self._not_run(invocation, ending)
 
     def _not_run(
@@ -251,7 +251,7 @@ class CaseRunner:
             )
         )
         self._runs.append(slim(run))
-        self._experience.learn(run)
+        self._tracker.add_run(run)
         if run.outcome is not Outcome.UNFIT:
             self._unfit_in_row = 0 if run.outcome is not Outcome.SKIPPED else self._unfit_in_row
             return
@@ -293,7 +293,7 @@ class CaseRunner:
         raw = self._last_raw
         if raw is None or run.report is None or run.outcome in (Outcome.ABORTED, Outcome.UNFIT):
             return
-        for other in covered(self._context.tools, invocation, queue):
+        for other in same_process(self._context.tools, invocation, queue):
             yield self._records.measured(other, raw, before=run.state_before, after=run.state_after)
 
     def _check_cancelled(self) -> None:
@@ -343,7 +343,7 @@ class CaseRunner:
         self._placer.forget()
         self._last_state = (0.0, None)
         # Without time there is nothing to run on it.
-        wait_s = min(READY_S, max(self._experience.remaining_s, _READY_STEP_S))
+        wait_s = min(READY_S, max(self._tracker.remaining_s, _READY_STEP_S))
         deadline = Deadline(wait_s, self._context.clock)
         while True:
             self._check_cancelled()
@@ -379,12 +379,10 @@ class CaseRunner:
         # The reference check needs the whole wait: a phone still hot would be set aside.
         is_timed = at_rest and not is_reference_run(invocation)
         if is_timed:
-            limits = replace(limits, wait=min(limits.wait, self._experience.remaining_s))
+            limits = replace(limits, wait=min(limits.wait, self._tracker.remaining_s))
         fitness = self.wait_until_fit(limits, recent=self._recent_state())
         # The wait may have taken the time.
-        situation = (
-            self._experience.situation(invocation, *self._partner) if is_timed else Situation()
-        )
+        situation = self._tracker.situation(invocation, *self._partner) if is_timed else Situation()
         situation = replace(situation, fitness=fitness if at_rest else None)
         if (ending := ending_without_run(situation)) is not None:
             return self._not_run(invocation, ending, started_at=started_at, state=fitness.state)
@@ -392,7 +390,7 @@ class CaseRunner:
         self._context.observer.on_event(
             Measuring(invocation=invocation, side=self._side_name(invocation.case.case_key))
         )
-        request = replace(request, away_s=self._experience.remaining_s)
+        request = replace(request, away_s=self._tracker.remaining_s)
         raw = self._context.runner_of(pass_spec.name)(tool, self._device, request)
         self._check_cancelled()
         if basis is not None:

@@ -1,8 +1,9 @@
 """Whether an invocation is run now, and what follows an error: two pure functions.
 
 The engine asks :func:`ending_without_run` before an invocation and again after its wait, with the
-:class:`Situation` that :class:`Experience` knows from the device's runs. A cancelled campaign and a
-lost device can end any step: they are errors, and :func:`response_to` says what follows each.
+:class:`Situation` that a :class:`SituationTracker` derives from the device's runs. A cancelled
+campaign and a lost device can end any step: they are errors, and :func:`response_to` says what
+follows each.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from orchestrator.errors import (
     StoreError,
 )
 from orchestrator.frozen import frozen
-from orchestrator.passes import goes_on, is_reference_run, pass_of
+from orchestrator.passes import is_reference_run, is_sustained, pass_of
 from orchestrator.planning.time_budget import (
     CHECK_S,
     Recent,
@@ -142,8 +143,9 @@ def ending_without_run(situation: Situation) -> Ending | None:
 _Key = tuple[CaseKey, Pass, str]
 
 
-class Experience:
-    """What one device's runs of a campaign say of the next one, and the time that is left.
+class SituationTracker:
+    """Knows the situation of a device's next invocation: from its runs in a campaign, and the time
+    that is left.
 
     Failures count in this process only: a resume tries failed cases again.
     """
@@ -181,7 +183,7 @@ class Experience:
             )
             self._durations_s = usual_durations_s(recent_of(list(series)))
         for run in runs:
-            self._learn_figure(run)
+            self._add_figure(run)
 
     @property
     def remaining_s(self) -> float:
@@ -200,17 +202,17 @@ class Experience:
             failure=self._failures.get(self._key(item.key), ""),
         )
 
-    def learn(self, run: RunRecord) -> None:
-        """Take note of a run of this process; called in the order in which runs are stored."""
-        self._learn_figure(run)
+    def add_run(self, run: RunRecord) -> None:
+        """Add a run of this process; called in the order in which runs are stored."""
+        self._add_figure(run)
         key = self._key(run.key)
         endings = self._endings.setdefault(key, [])
         endings.append((run.outcome, run.reason_code))
         # A curve ends by a rule of its own, also in its next attempt.
-        if not goes_on(run) and key not in self._failures and is_hopeless(endings):
+        if not is_sustained(run) and key not in self._failures and is_hopeless(endings):
             self._failures[key] = f"{run.reason_code}: {run.reason}"
 
-    def _learn_figure(self, run: RunRecord) -> None:
+    def _add_figure(self, run: RunRecord) -> None:
         if run.duration_s:
             self._durations_s[run.case.series_key, run.run_pass] = run.duration_s
         report = run.report if run.outcome is Outcome.COMPLETED else None

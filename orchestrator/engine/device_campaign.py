@@ -14,8 +14,8 @@ from orchestrator.engine.case_runner import CaseRunner
 from orchestrator.engine.decisions import (
     LEASE_WAIT_S,
     RETURNS_MAX,
-    Experience,
     Response,
+    SituationTracker,
     response_to,
 )
 from orchestrator.engine.events import (
@@ -23,7 +23,7 @@ from orchestrator.engine.events import (
     DeviceNote,
     RoundAdded,
 )
-from orchestrator.engine.invocation import Context
+from orchestrator.engine.invocation import CampaignContext
 from orchestrator.engine.open_work import OpenWork, done_count, next_sustained, open_work, slim
 from orchestrator.errors import (
     BenchfarmError,
@@ -32,7 +32,7 @@ from orchestrator.errors import (
     DeviceSetAsideError,
 )
 from orchestrator.frozen import frozen
-from orchestrator.passes import goes_on, is_reference_run
+from orchestrator.passes import is_reference_run, is_sustained
 from orchestrator.ports import Device, session_of
 from orchestrator.records.campaign import Invocation
 from orchestrator.records.case import Serial
@@ -98,7 +98,7 @@ class DeviceCampaign:
         self,
         device: Device,
         facts: DeviceFacts,
-        context: Context,
+        context: CampaignContext,
         working: WorkingDevices | None = None,
     ) -> None:
         """``working`` are all devices that are measured; a lost device is waited for only while
@@ -111,7 +111,7 @@ class DeviceCampaign:
         self._context = context
         self._working = working or WorkingDevices()
         #: What its runs say of those that follow; kept while it is offline.
-        self._experience: Experience | None = None
+        self._tracker: SituationTracker | None = None
         reference_items = filter(is_reference_run, self._campaign.invocations)
         #: The reference workload; None for none.
         self._reference = next(
@@ -196,12 +196,12 @@ class DeviceCampaign:
         if not work.invocations:
             return
         context = self._context
-        if self._experience is None:
-            self._experience = Experience(
+        if self._tracker is None:
+            self._tracker = SituationTracker(
                 self._campaign, self._serial, self._runs, context.clock, context.store.recent_runs
             )
-        experience = self._experience
-        runner = CaseRunner(self._device, self._facts, context, self._runs, experience)
+        tracker = self._tracker
+        runner = CaseRunner(self._device, self._facts, context, self._runs, tracker)
         check = None
         if self._reference is not None:
             from orchestrator.engine.reference_check import ReferenceCheck
@@ -209,10 +209,10 @@ class DeviceCampaign:
             check = ReferenceCheck(self._device, context, runner, self._runs, self._reference)
 
         def between() -> None:
-            if check is not None and experience.remaining_s:
+            if check is not None and tracker.remaining_s:
                 check.between()
 
-        if check is not None and experience.remaining_s:
+        if check is not None and tracker.remaining_s:
             check.begin()
         # Until nothing is open: an unfit invocation is tried again.
         while (work := self._open_work()).planned or work.added:
@@ -225,7 +225,7 @@ class DeviceCampaign:
                 run_sustained(
                     runner, marker, self._runs, sustained_s=self._campaign.terms.sustained
                 )
-        if check is not None and (experience.remaining_s or self._open_work().reference_check):
+        if check is not None and (tracker.remaining_s or self._open_work().reference_check):
             check.end()
 
     def _open_work(self) -> OpenWork:
@@ -343,7 +343,7 @@ class DeviceCampaign:
         )
 
 
-def campaign_runs(context: Context, *, serials: Sequence[Serial] = ()) -> list[RunRecord]:
+def campaign_runs(context: CampaignContext, *, serials: Sequence[Serial] = ()) -> list[RunRecord]:
     """Return the campaign's :func:`slim` runs, of some devices or of all."""
     return [
         slim(run)
@@ -361,7 +361,9 @@ def run_sustained(
     """
 
     def curve_runs() -> list[RunRecord]:
-        return [run for run in runs if goes_on(run) and run.case.case_key == marker.case.case_key]
+        return [
+            run for run in runs if is_sustained(run) and run.case.case_key == marker.case.case_key
+        ]
 
     attempt = max((item.number for item in attempts(curve_runs())), default=-1) + 1
     invocation = replace(marker, number=attempt * ATTEMPT_NUMBERS)

@@ -19,7 +19,7 @@ from orchestrator.engine.events import FilePlaced
 from orchestrator.errors import DeviceError, InstallError, ModelError, UsageError
 from orchestrator.files import LEFT_OUT, safe_name
 from orchestrator.frozen import frozen
-from orchestrator.passes import pass_of, shown
+from orchestrator.passes import pass_of, stored_pass
 from orchestrator.passes.parity import OWN_INPUTS
 from orchestrator.passes.specification import RunProgram
 from orchestrator.ports import (
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
 
 @frozen
-class Context:
+class CampaignContext:
     """What the devices of a campaign share: the campaign, its models and builds, the services."""
 
     campaign: Campaign
@@ -91,10 +91,10 @@ class Context:
 _Paths = tuple[str, str, Mapping[str, str]]
 
 
-class Placer:
+class FilePlacer:
     """Places the files of cases on one device, and makes the requests for their runs."""
 
-    def __init__(self, device: Device, facts: DeviceFacts, context: Context) -> None:
+    def __init__(self, device: Device, facts: DeviceFacts, context: CampaignContext) -> None:
         self._device = device
         self._facts = facts
         self._context = context
@@ -269,7 +269,7 @@ def _source(item: Model | Build) -> Path:
     return item.path
 
 
-def covered(
+def same_process(
     tools: Mapping[ToolName, Tool], invocation: Invocation, queue: Sequence[Invocation]
 ) -> list[Invocation]:
     """Return the other invocations of the queue that the same process measured: those of the same
@@ -311,10 +311,10 @@ class Reading:
         observed = Observed(
             case=case, facts=facts, before=before, after=after, samples=samples, screen=screen
         )
-        return judge(self.report, self.ending, observed, shown(run_pass).findings)
+        return judge(self.report, self.ending, observed, stored_pass(run_pass).findings)
 
 
-def read(tool: Tool, raw: RawOutput, case: Case, run_pass: Pass) -> Reading:
+def read_output(tool: Tool, raw: RawOutput, case: Case, run_pass: Pass) -> Reading:
     """Return the reading of a raw output for a case in a pass."""
     report = pass_of(run_pass).read(tool, tool.parse(raw, case), raw, case)
     for cut in filter(
@@ -351,7 +351,9 @@ class RunRecords:
         after: DeviceState | None = None,
     ) -> RunRecord:
         """Return the record of a measured case."""
-        reading = read(self._tools[invocation.case.tool], raw, invocation.case, invocation.run_pass)
+        reading = read_output(
+            self._tools[invocation.case.tool], raw, invocation.case, invocation.run_pass
+        )
         return self._record(invocation, reading, raw.started_at, run_id, (before, after))
 
     def not_run(
@@ -398,7 +400,7 @@ class RunRecords:
         )
 
 
-def parity_basis(invocation: Invocation, context: Context) -> ParityBasis | Ending:
+def parity_basis(invocation: Invocation, context: CampaignContext) -> ParityBasis | Ending:
     """Return the basis for comparing an invocation's outputs, or its ending if it can't be run."""
     case = invocation.case
     if input_flags := [name for name, _ in case.flags if name in OWN_INPUTS]:

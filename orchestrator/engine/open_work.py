@@ -11,7 +11,7 @@ from orchestrator.analysis.drift import checks, is_over
 from orchestrator.analysis.rounds import next_round
 from orchestrator.analysis.samples import MEAN_CLOCK, mean_clock_share
 from orchestrator.frozen import frozen
-from orchestrator.passes import goes_on, is_reference_run, shown
+from orchestrator.passes import is_reference_run, is_sustained, stored_pass
 from orchestrator.ports import Tool, session_of
 from orchestrator.records.campaign import Campaign, Invocation
 from orchestrator.records.case import FIGURE_PASS, Serial, ToolName, grouped
@@ -49,7 +49,7 @@ def open_work(
     planned = tuple(
         item
         for item in invocations
-        if not shown(item.run_pass).is_open_ended and item.key not in done
+        if not stored_pass(item.run_pass).is_open_ended and item.key not in done
     )
     terms = campaign.terms
     added: tuple[Invocation, ...] = ()
@@ -74,10 +74,11 @@ def done_count(campaign: Campaign, runs: Sequence[RunRecord], serial: Serial) ->
     A sustained measurement counts once it is whole; the reference workload never counts.
     """
     stored = sum(
-        run.outcome is not Outcome.UNFIT and not shown(run.run_pass).is_open_ended for run in runs
+        run.outcome is not Outcome.UNFIT and not stored_pass(run.run_pass).is_open_ended
+        for run in runs
     )
     markers = [
-        item for item in campaign.invocations if item.case.serial == serial and goes_on(item)
+        item for item in campaign.invocations if item.case.serial == serial and is_sustained(item)
     ]
     return stored + len(markers) - len(_open_sustained(markers, runs, campaign.terms.sustained))
 
@@ -99,7 +100,7 @@ def open_work_by_serial(
 def next_sustained(marker: Invocation, runs: Iterable[RunRecord]) -> Invocation:
     """Return the invocation that a sustained measurement would resume; ``runs`` are the device's."""
     case_runs = [run for run in runs if run.case.case_key == marker.case.case_key]
-    numbers = [run.invocation for run in case_runs if goes_on(run)]
+    numbers = [run.invocation for run in case_runs if is_sustained(run)]
     return replace(marker, number=max(numbers, default=marker.number - 1) + 1)
 
 
@@ -138,11 +139,11 @@ def _battery_state(state: DeviceState | None) -> DeviceState | None:
 def _open_sustained(
     invocations: Sequence[Invocation], runs: Sequence[RunRecord], sustained_s: float
 ) -> tuple[Invocation, ...]:
-    by_case = grouped(filter(goes_on, runs), lambda run: run.case.case_key)
+    by_case = grouped(filter(is_sustained, runs), lambda run: run.case.case_key)
     return tuple(
         item
         for item in invocations
-        if goes_on(item) and not is_over(by_case[item.case.case_key], sustained_s)
+        if is_sustained(item) and not is_over(by_case[item.case.case_key], sustained_s)
     )
 
 

@@ -14,12 +14,12 @@ from orchestrator.analysis.drift import (
     ReferenceVerdict,
     baseline_of,
     checks,
-    doubted,
     history_of,
+    reference_doubts,
     verdict_of,
 )
 from orchestrator.engine.case_runner import CaseRunner
-from orchestrator.engine.invocation import Context
+from orchestrator.engine.invocation import CampaignContext
 from orchestrator.errors import DeviceSetAsideError
 from orchestrator.passes import is_reference_run
 from orchestrator.ports import Device
@@ -51,7 +51,7 @@ def earlier_figures_us(
     )
 
 
-def keep_doubts(
+def store_doubts(
     store: Store, campaign_id: CampaignId, *, serials: Sequence[Serial] = ()
 ) -> tuple[RunRecord, ...]:
     """Store the finding of each run that a check doubts and that doesn't have it yet; return these
@@ -66,7 +66,7 @@ def keep_doubts(
         reference_keys = [run.case.case_key for run in runs if is_reference_run(run)]
         if not reference_keys:
             continue
-        findings = doubted(runs, earlier_figures_us(store, reference_keys[0], campaign_id))
+        findings = reference_doubts(runs, earlier_figures_us(store, reference_keys[0], campaign_id))
         for run in runs:
             # A run without a report has no number that could be doubted.
             if run.run_id not in findings or run.report is None or run.verdict.has(CODE):
@@ -103,7 +103,7 @@ class ReferenceCheck:
     def __init__(
         self,
         device: Device,
-        context: Context,
+        context: CampaignContext,
         runner: CaseRunner,
         runs: Sequence[RunRecord],
         marker: Invocation,
@@ -193,7 +193,7 @@ class ReferenceCheck:
         verdict = verdict_of(self._runs, check, self._history_us)
         if verdict.moved:
             campaign_id = self._context.campaign.campaign_id
-            keep_doubts(self._context.store, campaign_id, serials=[self._device.serial])
+            store_doubts(self._context.store, campaign_id, serials=[self._device.serial])
         return verdict
 
     def _cool(self) -> None:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from orchestrator.analysis.findings import finding
 from orchestrator.clock import Clock
-from orchestrator.engine.invocation import RunRecords, read
-from orchestrator.engine.reference_check import keep_doubts, with_doubt, with_stored_doubt
+from orchestrator.engine.invocation import RunRecords, read_output
+from orchestrator.engine.reference_check import store_doubts, with_doubt, with_stored_doubt
 from orchestrator.errors import PlanError, PluginError, UsageError
 from orchestrator.frozen import frozen
 from orchestrator.ports import Tool
@@ -54,7 +54,7 @@ def reread_run(
     run: RunRecord, raw: RawOutput, tool: Tool, facts: DeviceFacts, screen: Screen
 ) -> RunRecord:
     """Return a run with what its raw output says, and the verdict that follows."""
-    reading = read(tool, raw, run.case, run.run_pass)
+    reading = read_output(tool, raw, run.case, run.run_pass)
     ending, states = reading.ending, (run.state_before, run.state_after)
     verdict = reading.verdict(run.case, run.run_pass, facts, screen, states)
     return replace(
@@ -142,7 +142,7 @@ def reparse(
         item.campaign_id for item in store.campaigns(with_hidden=True)
     ]:
         changed += [
-            run.run_id for run in keep_doubts(store, campaign_id) if run.run_id not in reparsed
+            run.run_id for run in store_doubts(store, campaign_id) if run.run_id not in reparsed
         ]
     return Review(reviewed=reviewed, changed=tuple(changed), pruned=pruned, unread=unread)
 

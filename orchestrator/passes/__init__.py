@@ -59,7 +59,7 @@ def pass_hint(name: str) -> str:
 
 
 @functools.cache
-def shown(name: Pass) -> PassSpec:
+def stored_pass(name: Pass) -> PassSpec:
     """Return the record of a stored run's pass; an empty one where the pass isn't installed."""
     if name.value in pass_names():
         return pass_of(name)
@@ -113,11 +113,11 @@ def pass_tables() -> tuple[PassTable[Any], ...]:
     return (*(pass_spec.table for pass_spec in passes() if pass_spec.table is not None), FURTHER)
 
 
-def goes_on(item: Invocation | RunRecord) -> bool:
+def is_sustained(item: Invocation | RunRecord) -> bool:
     """Whether an invocation or run belongs to a pass that runs for a stated time."""
     from orchestrator.passes.specification import Repetition
 
-    return shown(item.run_pass).repetition is Repetition.FOR_A_TIME
+    return stored_pass(item.run_pass).repetition is Repetition.FOR_A_TIME
 
 
 def is_reference_run(item: Invocation | RunRecord) -> bool:

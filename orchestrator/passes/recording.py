@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from orchestrator.errors import DeviceCommandError, DeviceError
 from orchestrator.passes.specification import Hold
-from orchestrator.ports import Change, Device
+from orchestrator.ports import Device, SettingChange
 from orchestrator.scripts import run_scripts, script_command
 
 #: From this API level on the tracing service is on everywhere.
@@ -69,7 +69,7 @@ class Recorder:
         device = self._device
         if sdk < _SERVICE_SDK and (before := read_property(device, _SERVICE.name)) != "1":
             hold_property(device, self._hold, _SERVICE, before)
-        recording = Change(what="a trace being recorded", undo=self._undo)
+        recording = SettingChange(what="a trace being recorded", undo=self._undo)
         self._hold(device, recording, f"mkdir -p {self._folder}")
         self._run_checked(self._begin, action="starting perfetto")
         if self._apps:
@@ -106,7 +106,7 @@ def hold_property(device: Device, hold: Hold, target: Property, before: str) -> 
 
     Raises DeviceCommandError when the phone keeps another value (setprop may fail silently).
     """
-    change = Change(
+    change = SettingChange(
         what=f"{target.what} ({target.name})",
         undo=set_property(target.name, before),
         read=f"getprop {target.name}",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, assert_never
 
 from orchestrator.delegates import FlagFamily
 from orchestrator.frozen import frozen
-from orchestrator.ports import Change, Device, InvocationRequest, Tool
+from orchestrator.ports import Device, InvocationRequest, SettingChange, Tool
 from orchestrator.programs import Program
 from orchestrator.records.case import Case, Pass
 from orchestrator.records.device import DeviceFacts, DeviceKind
@@ -68,7 +68,7 @@ class PortPower(Protocol):
 class Hold(Protocol):
     """Changes a device by a command, after recording the change in the journal."""
 
-    def __call__(self, device: Device, change: Change, command: str) -> None:
+    def __call__(self, device: Device, change: SettingChange, command: str) -> None:
         """Raise HostStorageError, with nothing changed, and DeviceError kinds."""
 
 
@@ -97,17 +97,17 @@ RunProgram: TypeAlias = Callable[[Tool, Device, InvocationRequest], RawOutput]
 ReadMore: TypeAlias = Callable[[Tool, ToolReport, RawOutput, Case], ToolReport]
 
 
-def plainly(services: PassServices) -> RunProgram:
+def run_unchanged(services: PassServices) -> RunProgram:
     """Return the function that runs a program unchanged."""
     return lambda tool, device, request: tool.run(device, request)
 
 
-def executable(program: Program, terms: PlanTerms) -> str:
+def why_not_executable(program: Program, terms: PlanTerms) -> str:
     """Return why a program isn't an executable, or an empty text."""
     return "is an app, no executable" if program.name.is_app else ""
 
 
-def as_printed(tool: Tool, report: ToolReport, raw: RawOutput, case: Case) -> ToolReport:
+def report_unchanged(tool: Tool, report: ToolReport, raw: RawOutput, case: Case) -> ToolReport:
     """Return the program's own report, unchanged."""
     return report
 
@@ -158,7 +158,7 @@ class PassSpec:
     #: Flags that name a file in the run's folder -> the file, which is stored with the run.
     files: Mapping[FlagFamily, Mapping[str, str]] = field(default_factory=dict)
     #: Returns the function that runs programs in this pass; called once in a process.
-    runner: Callable[[PassServices], RunProgram] = plainly
+    runner: Callable[[PassServices], RunProgram] = run_unchanged
     #: Returns the case as it is run, such as with fewer inferences; the plan's case is stored.
     as_run: Callable[[Case], Case] = lambda case: case
     #: Flags of benchmark_model that depend on the invocation, after all others.
@@ -192,7 +192,7 @@ class PassSpec:
 
     # What its runs show.
     #: Adds the pass's own figures to the report.
-    read: ReadMore = as_printed
+    read: ReadMore = report_unchanged
     #: Returns the findings against a run's figures.
     findings: Callable[[ToolReport, Case, DeviceFacts], Iterable[Finding]] = no_findings
     #: The pass's own figures, beside those that a program prints in any pass.

@@ -11,7 +11,7 @@ from typing import Final
 
 from orchestrator.delegates import shared_case
 from orchestrator.frozen import frozen
-from orchestrator.passes import goes_on, pass_of
+from orchestrator.passes import is_sustained, pass_of
 from orchestrator.records.campaign import Invocation, Terms
 from orchestrator.records.case import FIGURE_PASS, Case, CaseKey, Pass, SeriesKey, grouped
 from orchestrator.records.plan import Plan, PlanTerms
@@ -56,7 +56,7 @@ def estimate(
     """Return the estimate of an invocation; plans, budgets and the engine ask no other function."""
     least_s = pass_of(invocation.run_pass).least_s(invocation.case, terms)
     # A sustained pass takes the time that is set for it.
-    if goes_on(invocation):
+    if is_sustained(invocation):
         return Estimate(least_s=least_s, usual_s=least_s)
     usual_s = durations_s.get((invocation.case.series_key, invocation.run_pass))
     return Estimate(least_s=least_s, usual_s=usual_s)
@@ -168,7 +168,7 @@ def case_costs_s(
     ratios = [
         each.usual_s / each.least_s
         for item, each in estimates
-        if each.usual_s is not None and not goes_on(item)
+        if each.usual_s is not None and not is_sustained(item)
     ]
     factor = statistics.median(ratios) if ratios else _USUAL_FACTOR
     costs_s: dict[CaseKey, float] = {}

@@ -250,7 +250,7 @@ ELSEWHERE: Final = "elsewhere"
 CUT_OFF: Final = "cut off"
 
 
-class Progress(NamedTuple):
+class RunCounts(NamedTuple):
     """The number of stored runs of a campaign, without unfit and abandoned ones."""
 
     stored: int = 0
@@ -284,7 +284,7 @@ class Status:
     host: str = ""
     holder: str = ""
     #: Its stored runs, where the phones are unknown.
-    progress: Progress = Progress()
+    progress: RunCounts = RunCounts()
     phones: tuple[PhoneStatus, ...] = ()
     #: Runs that were planned when it began, and the most that added rounds may make of them; 0 for
     #: unknown.

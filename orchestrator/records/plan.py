@@ -589,7 +589,7 @@ class StoppingRule:
 
 
 @frozen
-class Invocations:
+class InvocationCount:
     """The number of processes of each case in the timing pass: as its noise needs, within these
     bounds.
     """
@@ -609,9 +609,9 @@ class Invocations:
         return self.first == self.most
 
 
-def fixed(count: int) -> Invocations:
+def fixed_count(count: int) -> InvocationCount:
     """Return the bounds of a fixed number of invocations."""
-    return Invocations(first=count, most=count)
+    return InvocationCount(first=count, most=count)
 
 
 def _bounds(value: object) -> object:
@@ -798,7 +798,7 @@ class Plan(PlanTerms):
     ] = (FIGURE_PASS,)
     #: Of each case in the timing pass; the other passes have one.
     invocations: Annotated[
-        Invocations,
+        InvocationCount,
         Short(_bounds, lambda _: {"type": ["integer", "string"]}),
         Key(
             "Processes per case: N, or MIN-MAX (default: 8-40).",
@@ -810,7 +810,7 @@ class Plan(PlanTerms):
             "(see [below](#how-many-invocations))",
             "`first: 8`, `most: 40`",
         ),
-    ] = Invocations()
+    ] = InvocationCount()
     #: Percent of the estimate.
     precision: Annotated[
         Percent,

@@ -11,7 +11,7 @@ from typing import Any, Final
 from orchestrator.analysis.case_result import OWN_FIGURE, CaseStatus
 from orchestrator.analysis.drift import ATTEMPT_NUMBERS
 from orchestrator.delegates import place_of
-from orchestrator.passes import goes_on
+from orchestrator.passes import is_sustained
 from orchestrator.records.case import FIGURE_PASS
 from orchestrator.records.run import DelegateEvidence
 from orchestrator.records.verdict import OUTPUT_FINDINGS
@@ -26,7 +26,7 @@ from orchestrator.tables.labels import (
     figure_unit,
     moment_text,
 )
-from orchestrator.tables.results import BY_NAME, INVOCATIONS, Invocation, figures_decimals
+from orchestrator.tables.results import BY_NAME, INVOCATIONS, CaseInvocation, figures_decimals
 from orchestrator.tables.rows import InvocationRow, ResultRow
 from orchestrator.tables.runs import LOG_CHARACTERS, LogExcerpt, device_moment, shorter
 from orchestrator.tables.table import NOTHINGS, PAGE, Column, Table
@@ -105,7 +105,7 @@ def _parts(table: Table[Any], counts: Sequence[int]) -> Iterator[str]:
         begin += count
 
 
-def _run_columns(digits: int) -> list[Column[Invocation]]:
+def _run_columns(digits: int) -> list[Column[CaseInvocation]]:
     """Return the columns of runs; figures have ``digits`` decimals."""
     by_name = {column.name: column for column in INVOCATIONS}
     for name in ("latency_us", "not_a_result_us", "p5_us", "p95_us"):
@@ -250,7 +250,7 @@ def _number(item: InvocationRow) -> str:
     """Return a run's number, with its pass unless it is timing: ``3 cold``."""
     if item.run.run_pass is FIGURE_PASS:
         return str(item.number)
-    if not goes_on(item.run):
+    if not is_sustained(item.run):
         return f"{item.number} {item.run.run_pass}"
     tried, number = divmod(item.run.invocation, ATTEMPT_NUMBERS)
     return f"{number + 1} {item.run.run_pass}" + (f", attempt {tried + 1}" if tried else "")

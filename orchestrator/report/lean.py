@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 from orchestrator.analysis.samples import MEAN_CLOCK, mean_clock_share
-from orchestrator.passes import shown
+from orchestrator.passes import stored_pass
 from orchestrator.records.case import FIGURE_PASS, CampaignId, Case, CaseKey, Pass
 from orchestrator.records.device import DeviceState
 from orchestrator.records.run import Outcome, RunRecord, ToolReport
@@ -132,16 +132,16 @@ def newest_runs(stored: Stored, is_shown: Callable[[Case, CampaignId], bool]) ->
     repeated = {
         case_key
         for (case_key, run_pass), names in campaigns_by_case.items()
-        if len(names) > 1 and not shown(run_pass).keeps_all_campaigns
+        if len(names) > 1 and not stored_pass(run_pass).keeps_all_campaigns
     }
     counting = {
-        campaign for (_, run_pass), campaign in newest.items() if shown(run_pass).is_in_plans
+        campaign for (_, run_pass), campaign in newest.items() if stored_pass(run_pass).is_in_plans
     }
     kept_runs: list[RunRecord] = []
     beside_runs: list[RunRecord] = []
     for run in runs:
         if is_shown(run.case, run.campaign_id) and (
-            shown(run.run_pass).keeps_all_campaigns
+            stored_pass(run.run_pass).keeps_all_campaigns
             or newest.get((run.case.case_key, run.run_pass), run.campaign_id) == run.campaign_id
         ):
             kept_runs.append(run)

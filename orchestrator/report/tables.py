@@ -11,7 +11,7 @@ from typing import Final
 
 from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.frozen import frozen
-from orchestrator.passes import pass_tables, shown
+from orchestrator.passes import pass_tables, stored_pass
 from orchestrator.records.case import FIGURE_PASS, NOT_IN_TOOL, grouped
 from orchestrator.records.model import worded
 from orchestrator.records.run import OUT_OF_TIME, DelegateTruth, Outcome
@@ -263,7 +263,7 @@ def _with_memory(rows: Iterable[ResultRow]) -> list[ResultRow]:
         if row.has_memory
         and (
             row.own_summary is None
-            or any(shown(item.run.run_pass).measures_memory for item in row.invocations)
+            or any(stored_pass(item.run.run_pass).measures_memory for item in row.invocations)
         )
     ]
 

@@ -24,7 +24,7 @@ from sqlalchemy import (
 
 from orchestrator.documents import dump_document, load_document, to_text
 from orchestrator.errors import StoreError
-from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation, Progress
+from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation, RunCounts
 from orchestrator.records.case import (
     Build,
     CampaignId,
@@ -198,7 +198,7 @@ class Campaigns(Database):
         with self.reading() as connection:
             return connection.scalar(select(func.count()).select_from(CAMPAIGNS)) or 0
 
-    def progress(self, *, only_open: bool = False) -> Mapping[CampaignId, Progress]:
+    def progress(self, *, only_open: bool = False) -> Mapping[CampaignId, RunCounts]:
         """Return the progress of each campaign."""
         of_campaign = RUNS.c.campaign_no == CAMPAIGNS.c.campaign_no
         kinds = (), (RUNS.c.outcome == Outcome.UNFIT.value,), is_abandoned()
@@ -211,7 +211,7 @@ class Campaigns(Database):
         )
         with self.reading() as connection:
             return {
-                CampaignId(name): Progress(runs - unfit - abandoned, planned, abandoned)
+                CampaignId(name): RunCounts(runs - unfit - abandoned, planned, abandoned)
                 for name, planned, runs, unfit, abandoned in connection.execute(query)
             }
 

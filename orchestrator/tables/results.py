@@ -668,7 +668,7 @@ def exported_table(
             Column(
                 "invocations",
                 "invocations",
-                lambda row: _records(INVOCATIONS, _invocations(row)),
+                lambda row: _records(INVOCATIONS, _case_invocations(row)),
                 Kind.RECORD,
                 forms=NESTED,
             ),
@@ -678,25 +678,25 @@ def exported_table(
 
 
 #: An invocation with its case.
-Invocation = tuple[ResultRow, InvocationRow]
+CaseInvocation = tuple[ResultRow, InvocationRow]
 
 
-def _invocations(row: ResultRow) -> list[Invocation]:
+def _case_invocations(row: ResultRow) -> list[CaseInvocation]:
     return [(row, item) for item in row.invocations]
 
 
-def _is_result(pair: Invocation) -> bool:
+def _is_result(pair: CaseInvocation) -> bool:
     """Whether an invocation's latency is part of its case's result."""
     row, item = pair
     return item.is_used and row.own_summary is not None
 
 
-def _latency(pair: Invocation) -> float | None:
+def _latency(pair: CaseInvocation) -> float | None:
     return pair[1].latency_us if _is_result(pair) else None
 
 
-def _percentile(name: str) -> Callable[[Invocation], float | None]:
-    def percentile(pair: Invocation) -> float | None:
+def _percentile(name: str) -> Callable[[CaseInvocation], float | None]:
+    def percentile(pair: CaseInvocation) -> float | None:
         report = pair[1].run.report
         figures = report.inference if report is not None and _is_result(pair) else None
         return getattr(figures, name) if figures is not None else None
@@ -704,8 +704,8 @@ def _percentile(name: str) -> Callable[[Invocation], float | None]:
     return percentile
 
 
-def _state(name: str) -> Callable[[Invocation], Mapping[str, object] | None]:
-    def device_state(pair: Invocation) -> Mapping[str, object] | None:
+def _state(name: str) -> Callable[[CaseInvocation], Mapping[str, object] | None]:
+    def device_state(pair: CaseInvocation) -> Mapping[str, object] | None:
         state: DeviceState | None = getattr(pair[1].run, name)
         return None if state is None else {part: getattr(state, part) for part in _STATE}
 
@@ -724,13 +724,13 @@ _STATE: Final = (
     "load_1min",
     "memory_available_bytes",
 )
-_RUN: Final[Mapping[str, Column[Invocation]]] = {
+_RUN: Final[Mapping[str, Column[CaseInvocation]]] = {
     column.name: column.of(lambda pair: pair[1].run) for column in RUNS
 }
-_CASE: Final[Mapping[str, Column[Invocation]]] = {
+_CASE: Final[Mapping[str, Column[CaseInvocation]]] = {
     column.name: column.of(lambda pair: pair[0], forms=EVERYWHERE - NESTED) for column in CASE_NAMES
 }
-INVOCATIONS: Final[Sequence[Column[Invocation]]] = (
+INVOCATIONS: Final[Sequence[Column[CaseInvocation]]] = (
     *(_RUN[name] for name in ("run_id", "campaign_id", "case_key")),
     _CASE["model"],
     _CASE["device"],
@@ -783,11 +783,11 @@ INVOCATIONS: Final[Sequence[Column[Invocation]]] = (
 )
 
 
-def invocations_table(rows: Iterable[ResultRow]) -> Table[Invocation]:
+def invocations_table(rows: Iterable[ResultRow]) -> Table[CaseInvocation]:
     """Return the table of the invocations of some cases."""
     return Table(
         name="invocations",
         caption="One row for each process",
         columns=INVOCATIONS,
-        rows=(pair for row in rows for pair in _invocations(row)),
+        rows=(pair for row in rows for pair in _case_invocations(row)),
     )

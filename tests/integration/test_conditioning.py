@@ -24,7 +24,7 @@ from orchestrator.errors import (
     DeviceStorageError,
     HostStorageError,
 )
-from orchestrator.ports import Change, DetachedCommand
+from orchestrator.ports import DetachedCommand, SettingChange
 from orchestrator.records.case import RunId
 from orchestrator.records.device import DeviceState
 from orchestrator.records.plan import FitLimits, PlanTerms, Quiet
@@ -128,8 +128,8 @@ def test_an_undo_that_fails_stays_in_the_journal_and_holds_up_no_other(
     device: AdbDevice, tmp_path: Path
 ) -> None:
     journal = UndoJournal(tmp_path)
-    journal.add(device.serial, Change(what="first", undo="true"))
-    journal.add(device.serial, Change(what="second", undo="echo reason >&2; false"))
+    journal.add(device.serial, SettingChange(what="first", undo="true"))
+    journal.add(device.serial, SettingChange(what="second", undo="echo reason >&2; false"))
     with pytest.raises(DeviceCommandError, match=r"second can't be restored .*reason"):
         LadderConditioner(tmp_path).restore(device)
     assert [change.what for change in journal.pending(device.serial)] == ["second"]
@@ -260,8 +260,8 @@ def test_what_a_phone_s_own_file_says_unreadably_is_told_and_kept(
 
 def test_a_failed_undo_is_done_where_all_is_as_before(device: AdbDevice, tmp_path: Path) -> None:
     journal = UndoJournal(tmp_path)
-    journal.add(device.serial, Change(what="first", undo="false", read="echo 1", was="1"))
-    journal.add(device.serial, Change(what="second", undo="false", read="echo 2", was="1"))
+    journal.add(device.serial, SettingChange(what="first", undo="false", read="echo 1", was="1"))
+    journal.add(device.serial, SettingChange(what="second", undo="false", read="echo 2", was="1"))
     with pytest.raises(DeviceCommandError, match=r"^\S+ second can't be restored"):
         LadderConditioner(tmp_path).restore(device)
     assert [change.what for change in journal.pending(device.serial)] == ["second"]
@@ -275,7 +275,9 @@ def test_a_held_change_that_failed_and_changed_nothing_is_not_owed(
     conditioner = LadderConditioner(tmp_path)
     for was, owed in (("1", []), ("2", ["x"])):
         with pytest.raises(DeviceCommandError):
-            conditioner.hold(device, Change(what="x", undo="true", read="echo 1", was=was), "false")
+            conditioner.hold(
+                device, SettingChange(what="x", undo="true", read="echo 1", was=was), "false"
+            )
         assert conditioner.pending(device) == owed
     conditioner.restore(device)
 

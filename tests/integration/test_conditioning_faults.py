@@ -33,7 +33,7 @@ from orchestrator.errors import (
     DeviceStorageError,
     DeviceTimeoutError,
 )
-from orchestrator.ports import Change, ShellResult
+from orchestrator.ports import SettingChange, ShellResult
 from orchestrator.records.plan import FitLimits, PlanTerms, Quiet, Screen
 from tests.samples.faulty_lab import SEED, WHOLE
 from tests.samples.phone_settings import changed, settings_of
@@ -195,7 +195,7 @@ def test_a_quiet_phone_takes_no_further_commands_for_it_before_the_next_run(
 
 def test_a_difference_that_is_left_is_told(device: Tripwire, phone: Phone, tmp_path: Path) -> None:
     conditioner = LadderConditioner(tmp_path)
-    change = Change(what="a property", undo="true")
+    change = SettingChange(what="a property", undo="true")
     conditioner.hold(device, change, "setprop debug.tflite.trace 1")
     prepare(conditioner, device)
     device.shell("settings put system screen_brightness 7")

@@ -24,7 +24,7 @@ from orchestrator.devices.quiet import UndoJournal
 from orchestrator.devices.rescue import HubPower
 from orchestrator.devices.sockets import ServerAddress
 from orchestrator.errors import DeviceCommandError
-from orchestrator.ports import Change
+from orchestrator.ports import SettingChange
 from orchestrator.records.case import Serial
 from orchestrator.records.plan import DeviceSelection
 from orchestrator.settings import Settings
@@ -202,7 +202,7 @@ def test_a_port_that_cant_be_switched_on_is_told_until_it_has_power(hub: Hub) ->
 def away(hub: Hub, adb_server: Any) -> Iterator[Settings]:
     """The phone isn't listed until its port, which a killed process left off, has power."""
     serial, address = hub.device.serial, hub.device.transport
-    hub.journal.add(serial, Change(what="a port", port="1-4 2"))
+    hub.journal.add(serial, SettingChange(what="a port", port="1-4 2"))
     (hub.folder / "state").write_text("off")
     adb_server.run("disconnect")
     when(lambda: hub.said() == [ON], lambda: hub.device.server.connect_tcp(address))
@@ -248,7 +248,7 @@ def test_a_phone_that_stays_away_has_its_port_restored_all_the_same(
     monkeypatch.setattr(attached, "_BACK_S", 0.0)
     hub.device.usb_path = ""
     other = UndoJournal(away.state_folder / "journals")
-    other.add(Serial("ELSEWHERE"), Change(what="another port", port="2 1"))
+    other.add(Serial("ELSEWHERE"), SettingChange(what="another port", port="2 1"))
     done = restore(away, ("ELSEWHERE",))
     assert (done.exit_code, done.data["restored"]) == (0, {"ELSEWHERE": ["another port"]})
     assert done.data["notes"]["ELSEWHERE"] == ["not checked: is not attached"]
@@ -264,8 +264,8 @@ def test_a_phones_own_file_cant_have_a_port_switched(hub: Hub) -> None:
 
 
 def test_a_ports_change_isnt_written_on_the_phone(hub: Hub) -> None:
-    hub.journal.add(hub.device.serial, Change(what="a port", port="1-4 2"))
-    hub.conditioner.hold(hub.device, Change(what="a setting", undo="true"), "true")
+    hub.journal.add(hub.device.serial, SettingChange(what="a port", port="1-4 2"))
+    hub.conditioner.hold(hub.device, SettingChange(what="a setting", undo="true"), "true")
     assert "port" not in hub.device.shell(f"cat {hub.device.work_folder}/undo").text
     assert hub.conditioner.restore(hub.device) == ["a port", "a setting"]
 

@@ -21,7 +21,7 @@ from orchestrator.devices.phone import AdbDevice
 from orchestrator.devices.sockets import ServerAddress
 from orchestrator.engine.events import DeviceNote
 from orchestrator.errors import DeviceBusyError, DeviceUnusableError, NoDeviceError
-from orchestrator.ports import Change
+from orchestrator.ports import SettingChange
 from orchestrator.records.case import Serial
 from orchestrator.records.plan import DeviceSelection
 from orchestrator.settings import Settings
@@ -123,7 +123,7 @@ def test_phones_are_restored_after_one_listing_however_many_there_are(
     with Workspace(here) as workspace:
         for device, facts in open_devices(workspace, DeviceSelection()).devices:
             with workspace.lease.acquire(facts.serial):
-                workspace.conditioner.hold(device, Change(what="a note", undo=":"), ":")
+                workspace.conditioner.hold(device, SettingChange(what="a note", undo=":"), ":")
     for words in ((), ("S0", "S1", "S2")):
         overheard.forget()
         told = restore(here, words)

@@ -31,7 +31,7 @@ def test_shellcheck_finds_nothing() -> None:
 
 def test_each_script_says_what_it_does_and_is_used() -> None:
     modules = "\n".join(path.read_text("utf-8") for path in PACKAGE.rglob("*.py"))
-    used = set(re.findall(r"""\b(?:call|text)\(\s*["'](\w+)["']""", modules))
+    used = set(re.findall(r"""\b(?:script_command|script_text)\(\s*["'](\w+)["']""", modules))
     assert {path.stem for path in SCRIPTS} <= used
     for path in SCRIPTS:
         lines = path.read_text("utf-8").splitlines()

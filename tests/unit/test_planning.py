@@ -27,13 +27,13 @@ from orchestrator.records.case import (
 from orchestrator.records.device import CpuCluster, DeviceFacts, DeviceKind, DeviceProfile
 from orchestrator.records.plan import (
     DelegateChoice,
-    Invocations,
+    InvocationCount,
     Matrix,
     Order,
     Plan,
     PlanModel,
     RunSettings,
-    fixed,
+    fixed_count,
 )
 from tests.samples.extensions import needs_extension
 
@@ -66,8 +66,8 @@ WITH_HEXAGON = replace(
 LITERT = Build(name="litert", tool=ToolName.LITERT, sha256=BuildSha("d" * 64), abi="")
 
 
-def plan(*, invocations: int | Invocations = 3, **changes: object) -> Plan:
-    bounds = fixed(invocations) if isinstance(invocations, int) else invocations
+def plan(*, invocations: int | InvocationCount = 3, **changes: object) -> Plan:
+    bounds = fixed_count(invocations) if isinstance(invocations, int) else invocations
     models = tuple(
         PlanModel(name=model.name, path=Path(f"{model.name}.tflite")) for model in MODELS
     )
@@ -233,7 +233,7 @@ def test_the_estimate_is_that_of_the_busiest_device() -> None:
 
 
 def test_the_estimate_of_an_adaptive_plan_ends_at_the_rules_most_or_the_budget() -> None:
-    rule = plan(invocations=Invocations(first=4, most=12))
+    rule = plan(invocations=InvocationCount(first=4, most=12))
     least, most = expanded(rule).estimate_s(rule)
     assert most == pytest.approx(3 * least)
     tight = replace(rule, budget=least + 7.0)

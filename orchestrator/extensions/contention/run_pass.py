@@ -18,8 +18,8 @@ from orchestrator.passes.specification import (
     PassServices,
     PassSpec,
     RunProgram,
-    executable,
     rounds,
+    why_not_executable,
 )
 from orchestrator.plugins import Program, benchmark_flags, environment, format_flags
 from orchestrator.ports import Device, InvocationRequest, Tool
@@ -154,7 +154,7 @@ def _runner(services: PassServices) -> RunProgram:
 def _needs(program: Program, terms: PlanTerms) -> str:
     if not program.is_benchmark_model and any(load_of(load).gpu for load in terms.contention):
         return "has no loop on the GPU; take the load gpu=1 out of 'contention'"
-    return executable(program, terms)
+    return why_not_executable(program, terms)
 
 
 def _numbers(plan: Plan, case: Case, program: Program) -> range:

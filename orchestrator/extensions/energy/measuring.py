@@ -39,7 +39,7 @@ from orchestrator.extensions.energy.figure import (
 from orchestrator.frozen import frozen
 from orchestrator.passes.recording import Recorder, has_perfetto
 from orchestrator.passes.specification import Hold, PortPower
-from orchestrator.ports import Device, InvocationRequest, Tool, Turn, TurnTool
+from orchestrator.ports import Device, InvocationRequest, PhasedTool, TokenPhase, Tool
 from orchestrator.reading.protos import decode_trace, text_of
 from orchestrator.records.case import Case, CaseKey
 from orchestrator.records.run import RawOutput, ToolReport
@@ -55,9 +55,9 @@ _MARGIN: Final = 1.1
 #: How often the script samples the battery, and where its files are.
 _SAMPLE_S: Final = 1
 _SUPPLY: Final = "/sys/class/power_supply"
-#: Repetitions of a process that works in turns, when their length is measured.
+#: Repetitions of a process that works in phases, when their length is measured.
 _TRIAL_REPETITIONS: Final = 2
-#: From this share of a process's time on, all of it counts as one kind of turn.
+#: From this share of a process's time on, all of it counts as one kind of phase.
 _ALONE_SHARE: Final = 0.97
 _MISSING: Final = b"missing "
 _CHARGED: Final = (
@@ -78,7 +78,7 @@ class EnergyMeter:
         self._hold = hold
         self._book = meters
         self._power = power
-        #: Length of a repetition of a case whose process works in turns.
+        #: Length of a repetition of a case whose process works in phases.
         self._repetition_s: dict[CaseKey, float] = {}
 
     def run(self, tool: Tool, device: Device, request: InvocationRequest) -> RawOutput:
@@ -192,13 +192,13 @@ class EnergyMeter:
         work_s = math.ceil(
             _MARGIN * max(LEAST_WORK_S[meters.source], LEAST_UPDATES * period_s, case.min_secs)
         )
-        if isinstance(tool, TurnTool):
+        if isinstance(tool, PhasedTool):
             if case.case_key not in self._repetition_s:
                 tried = replace(request, case=tool.for_energy(case, _TRIAL_REPETITIONS))
-                turns = tool.turns(tool.run(device, tried), case)
+                phases = tool.token_phases(tool.run(device, tried), case)
                 # A failing process fails again in the block, where its reason is stored.
                 self._repetition_s[case.case_key] = (
-                    sum(turn.seconds for turn in turns) / _TRIAL_REPETITIONS or work_s
+                    sum(phase.seconds for phase in phases) / _TRIAL_REPETITIONS or work_s
                 )
             case = tool.for_energy(
                 case, max(_TRIAL_REPETITIONS, math.ceil(work_s / self._repetition_s[case.case_key]))
@@ -336,8 +336,8 @@ def run_energy(tool: Tool, report: ToolReport, raw: RawOutput, case: Case) -> En
     try:
         marks = _marks(times)
         inferences = _inferences(report, case)
-        if isinstance(tool, TurnTool):
-            inferences = _in_turns(tool.turns(raw, case))
+        if isinstance(tool, PhasedTool):
+            inferences = _in_phases(tool.token_phases(raw, case))
         power = (
             _read_samples(raw.data(BATTERY_FILE))
             if raw.data(BATTERY_FILE)
@@ -399,19 +399,19 @@ def _inferences(report: ToolReport, case: Case) -> Inferences:
     return Inferences(count=inference.count, period_s=period_s)
 
 
-def _in_turns(turns: Sequence[Turn]) -> Inferences:
-    """Return the tokens of a process that works in turns, of which the last ends with the process."""
-    left_s = length_s = sum(turn.seconds for turn in turns)
-    own_s = sum(turn.seconds for turn in turns if turn.is_own)
-    tokens = sum(turn.tokens for turn in turns if turn.is_own)
+def _in_phases(phases: Sequence[TokenPhase]) -> Inferences:
+    """Return the tokens of a process that works in phases, of which the last ends with the process."""
+    left_s = length_s = sum(phase.seconds for phase in phases)
+    own_s = sum(phase.seconds for phase in phases if phase.is_own)
+    tokens = sum(phase.tokens for phase in phases if phase.is_own)
     if not tokens or own_s <= 0:
-        raise NoEnergyError("the run has no figures of its turns")
+        raise NoEnergyError("the run has no figures of its phases")
     spans = []
-    for turn in turns:
-        if turn.is_own:
-            spans.append((left_s, left_s - turn.seconds))
-        left_s -= turn.seconds
-    is_alone = own_s >= _ALONE_SHARE * sum(turn.seconds for turn in turns if turn.tokens)
+    for phase in phases:
+        if phase.is_own:
+            spans.append((left_s, left_s - phase.seconds))
+        left_s -= phase.seconds
+    is_alone = own_s >= _ALONE_SHARE * sum(phase.seconds for phase in phases if phase.tokens)
     return Inferences(
         count=tokens,
         period_s=own_s / tokens,

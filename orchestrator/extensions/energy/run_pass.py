@@ -20,8 +20,8 @@ from orchestrator.passes.specification import (
     PassServices,
     PassSpec,
     RunProgram,
-    executable,
     rounds,
+    why_not_executable,
 )
 from orchestrator.plugins import Program
 from orchestrator.ports import Tool
@@ -282,7 +282,7 @@ PASS = PassSpec(
     guide="in-use",
     runner=_runner,
     kinds=frozenset({DeviceKind.ANDROID}),
-    needs=executable,
+    needs=why_not_executable,
     numbers=_numbers,
     turn=lambda terms: 1,
     least_s=_least_s,

@@ -86,7 +86,7 @@ def worker(
     """
     from orchestrator.extensions.farm.host_phones import HostPhones, Shared
     from orchestrator.extensions.farm.job import Jobs
-    from orchestrator.extensions.farm.manifest import Contents
+    from orchestrator.extensions.farm.manifest import ContentStore
     from orchestrator.extensions.farm.queue import FarmQueue
     from orchestrator.extensions.farm.worker import HostWorker
     from orchestrator.plugins import LiveInventory, Workspace
@@ -103,7 +103,7 @@ def worker(
         opened = stack.enter_context(Workspace(settings))
         inventory = LiveInventory(opened.inventory_file)
         shared = Shared(settings=settings, store=opened.store, inventory=inventory)
-        contents = Contents(queue, settings.cache_folder)
+        contents = ContentStore(queue, settings.cache_folder)
         contents.clean_copies()
         observer = partial(observer_for_stderr, settings.log_format)
         jobs = HostWorker(
@@ -313,13 +313,13 @@ def clean(
 
     Example: benchfarm farm clean --dry-run
     """
-    from orchestrator.extensions.farm.manifest import Contents
+    from orchestrator.extensions.farm.manifest import ContentStore
     from orchestrator.extensions.farm.queue import FarmQueue
     from orchestrator.plugins import age_of
 
     older_than_s = age_of("--older-than", older_than)
     with FarmQueue(settings.store) as queue:
-        contents = Contents(queue, settings.cache_folder)
+        contents = ContentStore(queue, settings.cache_folder)
         cleaned = contents.clean(older_than_s=older_than_s, is_trial=dry_run)
     outcome = "would be deleted" if dry_run else "were deleted"
     size = format_bytes(cleaned.size_bytes)

@@ -10,7 +10,7 @@ from orchestrator import __version__
 from orchestrator.extensions.farm.job_table import HOST_SILENT_S
 from orchestrator.extensions.farm.queue import FarmQueue
 from orchestrator.plugins import (
-    Finding,
+    HostCheck,
     Workspace,
     ok,
     problem,
@@ -28,7 +28,7 @@ _CLOCK_MOST_S: Final = 5.0
 _WRONG: Final = ("clash", "quarantined", "unusable")
 
 
-def farm_findings(workspace: Workspace) -> list[Finding]:
+def farm_findings(workspace: Workspace) -> list[HostCheck]:
     """Return the findings of the farm's checks; raises StoreError when its queue can't be read."""
     with FarmQueue(workspace.settings.store) as queue:
         farm = read_farm(workspace, queue)
@@ -43,7 +43,7 @@ def farm_findings(workspace: Workspace) -> list[Finding]:
         )
 
 
-def _queue(farm: FarmAnswer) -> Iterable[Finding]:
+def _queue(farm: FarmAnswer) -> Iterable[HostCheck]:
     yield ok("queue", f"jobs: {state_counts(job.status for job in farm.jobs) or 'none'}")
     if farm.lag_s > _LAG_S:
         text = f"a job has waited {format_duration(farm.lag_s)} though its phone is free"
@@ -59,7 +59,7 @@ def _queue(farm: FarmAnswer) -> Iterable[Finding]:
         yield problem("queue", text, "plug them in, or 'benchfarm farm cancel SUBMISSION'")
 
 
-def _clock(queue: FarmQueue) -> Finding:
+def _clock(queue: FarmQueue) -> HostCheck:
     difference_s = abs((queue.now() - datetime.now(UTC)).total_seconds())
     text = f"this host's clock and the database's are {difference_s:.1f} s apart"
     if difference_s <= _CLOCK_MOST_S:
@@ -67,7 +67,7 @@ def _clock(queue: FarmQueue) -> Finding:
     return problem("clock", text, "let both follow NTP; runs are stamped by their host's")
 
 
-def _hosts(farm: FarmAnswer) -> Iterable[Finding]:
+def _hosts(farm: FarmAnswer) -> Iterable[HostCheck]:
     yield ok("hosts", state_counts(host.state for host in farm.hosts) or "none")
     if not farm.hosts:
         step = "start 'benchfarm farm worker' on each host"
@@ -87,7 +87,7 @@ def _hosts(farm: FarmAnswer) -> Iterable[Finding]:
             yield warning("hosts", text, "install the same benchfarm on every host")
 
 
-def _phones(farm: FarmAnswer) -> Iterable[Finding]:
+def _phones(farm: FarmAnswer) -> Iterable[HostCheck]:
     yield ok("phones", state_counts(item.state for item in farm.devices) or "none")
     for phone in farm.devices:
         forget = f"'benchfarm farm forget phone:{phone.serial}'"
@@ -104,7 +104,7 @@ def _phones(farm: FarmAnswer) -> Iterable[Finding]:
         yield problem("phones", "no phone can be used", "benchfarm farm status")
 
 
-def _pauses(farm: FarmAnswer) -> Iterable[Finding]:
+def _pauses(farm: FarmAnswer) -> Iterable[HostCheck]:
     for scope in farm.pauses:
         step = f"'benchfarm farm pause --undo {scope}' when it may work again"
         yield warning("pauses", f"{scope} is paused", step)

@@ -29,7 +29,7 @@ from orchestrator.extensions.farm.host_phones import Say, Shared
 from orchestrator.extensions.farm.job_table import Job
 from orchestrator.extensions.farm.manifest import (
     Content,
-    Contents,
+    ContentStore,
     Manifest,
     read_facts,
     read_manifest,
@@ -94,7 +94,7 @@ class Jobs:
     """Runs and abandons the jobs of a host."""
 
     shared: Shared
-    contents: Contents
+    contents: ContentStore
     host: str
     observer: Callable[[], Observer]
     say: Say

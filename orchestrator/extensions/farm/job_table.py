@@ -12,7 +12,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 from orchestrator.errors import UsageError
-from orchestrator.extensions.farm.schema import Database
+from orchestrator.extensions.farm.schema import QueueDatabase
 from orchestrator.frozen import frozen
 from orchestrator.plugins import JobOwner
 from orchestrator.records.case import CampaignId, Serial, campaign_id_of
@@ -109,7 +109,7 @@ class Job:
     delivery: int
 
 
-class JobTable(Database):
+class JobTable(QueueDatabase):
     """The submissions and their jobs, which any host may query at any time."""
 
     def submit(self, submission: Submission, phones: Mapping[str, str]) -> list[int]:

@@ -22,7 +22,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from orchestrator.documents import adapter_of, describe
 from orchestrator.errors import ArtifactError, HostStorageError, PlanError, StoreError, UsageError
-from orchestrator.extensions.farm.schema import Database
+from orchestrator.extensions.farm.schema import QueueDatabase
 from orchestrator.files import draft_path, make_private, sha256_of
 from orchestrator.frozen import frozen
 from orchestrator.passes import pass_names
@@ -190,10 +190,10 @@ class Cleaned:
     size_bytes: int
 
 
-class Contents:
+class ContentStore:
     """Contents of the farm as a host sees them: its own copies, and the database."""
 
-    def __init__(self, database: Database, cache_folder: Path) -> None:
+    def __init__(self, database: QueueDatabase, cache_folder: Path) -> None:
         self._queue = database
         #: The folder of this host's copies.
         self._folder = cache_folder / "farm-files"

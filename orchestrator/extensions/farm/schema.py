@@ -118,7 +118,7 @@ POOL: Final[dict[str, Any]] = {
 }
 
 
-class Database:
+class QueueDatabase:
     """A pool of connections for several threads. Entering it creates the tables and checks their
     version.
     """

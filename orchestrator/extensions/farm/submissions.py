@@ -13,7 +13,7 @@ from typing import Final
 from orchestrator.clock import night_of
 from orchestrator.errors import NotFoundError, PlanError, UsageError
 from orchestrator.extensions.farm.job_table import Submission, name_taken
-from orchestrator.extensions.farm.manifest import Content, Contents, Manifest, builds_kind, dump
+from orchestrator.extensions.farm.manifest import Content, ContentStore, Manifest, builds_kind, dump
 from orchestrator.extensions.farm.phones import check_names, choose_phones
 from orchestrator.extensions.farm.queue import FarmQueue
 from orchestrator.files import safe_name, sha256_of
@@ -96,7 +96,7 @@ def submit(
         chosen, left_out, missed = choose_phones(queue, plan.devices)
         manifest, paths, missing = _pack(workspace, plan, chosen, models)
         serials = [facts.serial for facts in chosen]
-        contents = Contents(queue, settings.cache_folder)
+        contents = ContentStore(queue, settings.cache_folder)
         for sha256, file in paths.items():
             contents.keep(file, sha256)
         overlaps = _overlaps(queue, serials)

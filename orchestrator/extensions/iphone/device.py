@@ -42,7 +42,6 @@ from orchestrator.extensions.iphone.usbmux import (
 from orchestrator.files import make_private, write_file
 from orchestrator.plugins import AloneDevice, UndoJournal, check_content
 from orchestrator.ports import (
-    Change,
     DetachedCommand,
     HostFile,
     ListedPhone,
@@ -50,6 +49,7 @@ from orchestrator.ports import (
     PhoneCheck,
     PlacedFile,
     ProcessResult,
+    SettingChange,
     ShellResult,
 )
 from orchestrator.records.case import RunId, Serial, content_key
@@ -357,7 +357,7 @@ class IPhoneDevice(AloneDevice):
         Raises HostStorageError.
         """
         undo = shlex.join(_documents("rm", app, _path(remote)))
-        change = Change(what=f"{label} in the app's folder", undo=undo)
+        change = SettingChange(what=f"{label} in the app's folder", undo=undo)
         if change not in self._journal.pending(self.serial):
             self._journal.add(self.serial, change)
 
@@ -388,7 +388,7 @@ class IPhoneDevice(AloneDevice):
             make_private(self._folder)
             backup.write_bytes(before)
             put = shlex.join(_documents("push", app, str(backup), _path(name)))
-            self._journal.add(self.serial, Change(what=f"{name} as it was before", undo=put))
+            self._journal.add(self.serial, SettingChange(what=f"{name} as it was before", undo=put))
         self._note(app, name, name)
 
     def _pull(self, app: str, name: str, *, limit_bytes: int = _MAX_BYTES) -> bytes | None:

@@ -36,7 +36,7 @@ from orchestrator.plugins import (
     pass_flags,
     run_and_collect,
 )
-from orchestrator.ports import Device, InvocationRequest, Turn
+from orchestrator.ports import Device, InvocationRequest, TokenPhase
 from orchestrator.reading.failures import end_failure
 from orchestrator.reading.lines import program_lines
 from orchestrator.reading.litert_lm import (
@@ -132,7 +132,7 @@ class LitertLmTool:
             left_out.add(name)
 
     def for_energy(self, case: Case, repetitions: int) -> Case:
-        """See TurnTool.for_energy: a prompt without an answer; an answer always has a prompt before
+        """See PhasedTool.for_energy: a prompt without an answer; an answer always has a prompt before
         it.
         """
         flags = {**dict(case.flags), REPETITIONS: str(repetitions)}
@@ -140,10 +140,10 @@ class LitertLmTool:
             flags["decode_tokens"] = "1"
         return dataclasses.replace(case, flags=tuple(sorted(flags.items())))
 
-    def turns(self, raw: RawOutput, case: Case) -> Sequence[Turn]:
-        """See TurnTool.turns."""
+    def token_phases(self, raw: RawOutput, case: Case) -> Sequence[TokenPhase]:
+        """See PhasedTool.token_phases."""
         phase = phase_of(dict(case.flags))
-        all_turns: list[Turn] = []
+        phases: list[TokenPhase] = []
         before_s = None
         for repetition in _process(raw).repetitions:
             phase_turns = [*repetition.turns.values()]
@@ -151,17 +151,17 @@ class LitertLmTool:
             if before_s is not None and repetition.at_s is not None:
                 # Over midnight too.
                 between_s = (repetition.at_s - before_s) % 86_400 - length_s
-                all_turns += (
-                    [Turn(seconds=between_s, tokens=0, is_own=False)]
+                phases += (
+                    [TokenPhase(seconds=between_s, tokens=0, is_own=False)]
                     if 0 < between_s < length_s
                     else []
                 )
             before_s = repetition.at_s
-            all_turns += [
-                Turn(seconds=turns.time_us / 1e6, tokens=turns.tokens, is_own=name == phase)
+            phases += [
+                TokenPhase(seconds=turns.time_us / 1e6, tokens=turns.tokens, is_own=name == phase)
                 for name, turns in zip(PHASES, phase_turns, strict=True)
             ]
-        return all_turns
+        return phases
 
     def parse(self, raw: RawOutput, case: Case) -> ToolReport:
         """Read the case's own figure; the exit code counts only where the output doesn't say more."""

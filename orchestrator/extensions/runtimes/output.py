@@ -84,7 +84,7 @@ class Process:
     changed: set[int] = field(default_factory=set)
     #: Errors, as (code, line).
     errors: list[tuple[str, str]] = field(default_factory=list)
-    rows: list[ResultRow] = field(default_factory=list)
+    rows: list[PrintedResult] = field(default_factory=list)
     #: Whether a system line reports its end; output after that is another process's.
     is_over: bool = False
     #: Whether a result was begun: its table's head, or a line before it.
@@ -93,7 +93,7 @@ class Process:
 
 
 @dataclass(frozen=True, slots=True)
-class ResultRow:
+class PrintedResult:
     """The fields of one result."""
 
     process: Process
@@ -277,7 +277,7 @@ class DeclaredReader:
         error = process.errors[0] if process.errors else None
         plain = tuple(name for name in columns if name not in self._section.split)
         process.rows.append(
-            ResultRow(process, all_fields, dict(process.placements), error, plain, is_of_table)
+            PrintedResult(process, all_fields, dict(process.placements), error, plain, is_of_table)
         )
 
     def _takes_row(self, text: str, table: OpenTable, *, is_cut: bool) -> bool:
@@ -499,7 +499,7 @@ def reports_of(
 
 
 def _report(
-    row: ResultRow, section: ProgramSection, result: ResultSection, delegate: DelegateEvidence
+    row: PrintedResult, section: ProgramSection, result: ResultSection, delegate: DelegateEvidence
 ) -> ToolReport:
     fields = row.fields
     latency: dict[str, float | None] = {
@@ -638,7 +638,7 @@ def _samples(fields: Fields, result: ResultSection) -> list[float]:
 
 
 def _extra(
-    row: ResultRow, section: ProgramSection, result: ResultSection, samples: Sequence[float]
+    row: PrintedResult, section: ProgramSection, result: ResultSection, samples: Sequence[float]
 ) -> dict[str, float | str]:
     fields = row.fields
     extra: dict[str, float | str] = {"program": section.name}
@@ -658,7 +658,7 @@ def _extra(
 
 
 def _evidence(
-    row: ResultRow, section: ProgramSection, requested: str, proven: bool
+    row: PrintedResult, section: ProgramSection, requested: str, proven: bool
 ) -> DelegateEvidence:
     for number, rule in enumerate(section.ran_on):
         placement = row.placements.get(number)

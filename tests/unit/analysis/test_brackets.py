@@ -12,9 +12,9 @@ from orchestrator.analysis.drift import (
     baseline_of,
     checks,
     curve_of,
-    doubted,
     history_of,
     is_over,
+    reference_doubts,
     verdict_of,
 )
 from orchestrator.records.campaign import Invocation
@@ -55,9 +55,9 @@ NIGHT = [
 
 
 def test_runs_between_a_good_check_and_one_that_moved_are_doubted_and_no_others() -> None:
-    assert set(doubted(NIGHT, CALM)) == {"timing-2", "timing-3"}
+    assert set(reference_doubts(NIGHT, CALM)) == {"timing-2", "timing-3"}
     assert (
-        doubted(
+        reference_doubts(
             [item for item in NIGHT if item.invocation // 3 != 2 or item.run_pass is Pass.TIMING],
             CALM,
         )
@@ -75,7 +75,7 @@ def test_a_check_without_a_figure_says_nothing_good_or_bad() -> None:
         *check(2, 80, 1200),
         *check(3, 100, 1200),
     ]
-    assert set(doubted(night, CALM)) == {"timing-0", "timing-1"}
+    assert set(reference_doubts(night, CALM)) == {"timing-0", "timing-1"}
 
 
 def test_later_checks_are_held_against_the_last_one_before_any_other_run() -> None:

@@ -12,11 +12,11 @@ from orchestrator.errors import PlanError
 from orchestrator.records.case import DelegateName
 from orchestrator.records.plan import (
     DeviceSelection,
-    Invocations,
+    InvocationCount,
     Order,
     Plan,
     StoppingRule,
-    fixed,
+    fixed_count,
     keys_of,
 )
 from tests.samples.extensions import needs_extension
@@ -193,8 +193,8 @@ def test_a_plain_number_of_invocations_is_fixed_and_bounds_adapt(folder):
         return read_plan(f"models: a.tflite\n{text}", folder)
 
     plain = read("invocations: 5\n")
-    assert (plain.invocations, plain.stopping) == (fixed(5), None)
-    assert read("invocations: 6-20\n").invocations == Invocations(first=6, most=20)
+    assert (plain.invocations, plain.stopping) == (fixed_count(5), None)
+    assert read("invocations: 6-20\n").invocations == InvocationCount(first=6, most=20)
     rule = read("invocations: {first: 4}\nprecision: 5 %\nbudget: 30m\n")
     assert (rule.invocations.first, rule.budget) == (4, 1800.0)
     assert rule.stopping == StoppingRule(first=4, half_width=0.05, most=40)

@@ -6,11 +6,11 @@ import pytest
 
 from orchestrator.devices.quiet import UndoJournal
 from orchestrator.errors import HostStorageError
-from orchestrator.ports import Change
+from orchestrator.ports import SettingChange
 from orchestrator.records.case import Serial
 
 PHONE = Serial("R58M12")
-FIRST, SECOND = Change(what="first", undo="true"), Change(what="second", undo="true")
+FIRST, SECOND = SettingChange(what="first", undo="true"), SettingChange(what="second", undo="true")
 
 
 def test_a_journal_that_can_not_be_read_is_not_overwritten(tmp_path: Path) -> None:
@@ -34,14 +34,14 @@ def test_a_journal_that_can_not_be_read_is_not_overwritten(tmp_path: Path) -> No
 def test_a_journal_with_a_line_that_can_not_be_read_is_not_empty(tmp_path: Path, line: str) -> None:
     journal = UndoJournal(tmp_path)
     serial = Serial("192.168.7.21:5555/../x")
-    journal.add(serial, Change(what="one", undo="true"))
+    journal.add(serial, SettingChange(what="one", undo="true"))
     assert [change.what for change in journal.pending(serial)] == ["one"]
     file = next(tmp_path.iterdir())
     file.write_text(f"{file.read_text()}{line}\n")
     with pytest.raises(HostStorageError, match=r"device-192.*line 2"):
         journal.pending(serial)
     with pytest.raises(HostStorageError):
-        journal.add(serial, Change(what="three", undo="true"))
+        journal.add(serial, SettingChange(what="three", undo="true"))
     file.write_text("")
     with pytest.raises(HostStorageError, match="it is empty"):
         journal.pending(serial)

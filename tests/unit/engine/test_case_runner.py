@@ -21,7 +21,7 @@ from orchestrator.analysis.pairing import first_invocations
 from orchestrator.engine.campaign import close_campaign, run_on_devices
 from orchestrator.engine.device_campaign import DeviceCampaign, DeviceResult
 from orchestrator.engine.events import CampaignEnded, Notice, RunStored
-from orchestrator.engine.invocation import Context
+from orchestrator.engine.invocation import CampaignContext
 from orchestrator.errors import DeviceTimeoutError, InterruptedByUserError, LinkLostError
 from orchestrator.passes import pass_of
 from orchestrator.ports import Fitness, InvocationRequest
@@ -97,7 +97,7 @@ class Rig:
         phones = [(self.phone(serial), replace(FACTS, serial=serial)) for serial in serials]
         return run_on_devices(self.context(), phones)
 
-    def context(self) -> Context:
+    def context(self) -> CampaignContext:
         """What the phones share; the campaign is stored first."""
         if self.store.campaign(self.campaign.campaign_id) is None:
             serials = {item.case.serial for item in self.campaign.invocations}
@@ -109,7 +109,7 @@ class Rig:
             prepare=self._prepare,
             restore=lambda device, on_note: self.restored.append(device.serial),
         )
-        return Context(
+        return CampaignContext(
             campaign=self.campaign,
             models={MODEL.sha256: MODEL},
             builds={BUILD.sha256: BUILD},

@@ -9,7 +9,7 @@ import pytest
 from orchestrator.engine.reference_check import (
     CODE,
     earlier_figures_us,
-    keep_doubts,
+    store_doubts,
     with_stored_doubt,
 )
 from orchestrator.records.campaign import CampaignStatus
@@ -62,14 +62,14 @@ def doubted_in(store: Store, name: str = "tonight") -> set[str]:
 def test_doubted_runs_are_suspect_in_the_store_and_doing_it_again_changes_nothing(
     store: Store,
 ) -> None:
-    assert len(keep_doubts(store, CampaignId("tonight"))) == 2
+    assert len(store_doubts(store, CampaignId("tonight"))) == 2
     assert doubted_in(store) == {"timing-2", "timing-3"}
     found = {run.run_id: run for run in store.runs(campaign_ids=[CampaignId("tonight")])}
     doubtful = found[RunId("tonight timing-2")]
     assert doubtful.verdict.quality is Quality.SUSPECT
     assert doubtful.latency_us == 500.0
     assert found[RunId("tonight timing-1")].verdict.quality is Quality.TRUSTED
-    assert keep_doubts(store, CampaignId("tonight")) == ()
+    assert store_doubts(store, CampaignId("tonight")) == ()
     assert all(
         [item.code for item in run.verdict.findings].count(CODE) < 2
         for run in store.runs(campaign_ids=[CampaignId("tonight")])
@@ -98,7 +98,7 @@ def test_only_the_last_hundred_checks_before_a_campaign_are_its_history(store: S
 
 
 def test_a_verdict_made_anew_from_the_output_keeps_the_doubt(store: Store) -> None:
-    keep_doubts(store, CampaignId("tonight"))
+    store_doubts(store, CampaignId("tonight"))
     for run in store.runs(campaign_ids=[CampaignId("tonight")]):
         again = with_stored_doubt(NIGHT[3].verdict, run.verdict)
         assert again.has(CODE) == run.verdict.has(CODE)

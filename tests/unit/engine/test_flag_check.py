@@ -20,7 +20,7 @@ from orchestrator.records.case import (
     ToolName,
 )
 from orchestrator.records.device import DeviceFacts, DeviceKind
-from orchestrator.records.plan import Matrix, Plan, PlanModel, fixed
+from orchestrator.records.plan import Matrix, Plan, PlanModel, fixed_count
 from tests.samples.places import NATIVE
 
 PHONE = DeviceFacts(serial=Serial("P"), kind=DeviceKind.ANDROID, is_virtual=False, sdk=33)
@@ -48,7 +48,9 @@ def checked(
         flags=tuple(tuple(sorted(one.items())) for one in flags) or ((),),
     )
     models = (PlanModel(name="m", path=Path("m")),)
-    plan = Plan(name="p", models=models, matrix=matrix, passes=tuple(passes), invocations=fixed(1))
+    plan = Plan(
+        name="p", models=models, matrix=matrix, passes=tuple(passes), invocations=fixed_count(1)
+    )
     expansion = expand(
         plan, [PHONE], [MODEL], Stock(builds={(PHONE.serial, ToolName.NATIVE): BUILD})
     )

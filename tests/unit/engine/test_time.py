@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.analysis.outcome import skipped
-from orchestrator.engine.decisions import Experience, ending_without_run
+from orchestrator.engine.decisions import SituationTracker, ending_without_run
 from orchestrator.engine.open_work import open_work
 from orchestrator.planning.expansion import Expansion, cut_to_time
 from orchestrator.planning.time_budget import (
@@ -55,8 +55,8 @@ def run(number: int, begins_s: float, taken_s: float = 10.0, **changes: object) 
     return SAMPLES.run(number, **{"started_at": started_at, "duration_s": taken_s, **changes})
 
 
-def experience_of(begun: Campaign, runs: Sequence[RunRecord], clock: ManualClock) -> Experience:
-    return Experience(begun, CASE.serial, runs, clock, MemoryStore().recent_runs)
+def tracker_of(begun: Campaign, runs: Sequence[RunRecord], clock: ManualClock) -> SituationTracker:
+    return SituationTracker(begun, CASE.serial, runs, clock, MemoryStore().recent_runs)
 
 
 def test_the_narrower_of_both_limits_counts() -> None:
@@ -68,17 +68,17 @@ def test_the_narrower_of_both_limits_counts() -> None:
 
 def test_an_invocation_isn_t_begun_that_would_end_too_late() -> None:
     clock = ManualClock(START)
-    experience = experience_of(campaign(until=START + timedelta(seconds=100)), [], clock)
+    tracker = tracker_of(campaign(until=START + timedelta(seconds=100)), [], clock)
     first = Invocation(case=CASE, run_pass=Pass.TIMING, number=0)
     clock.advance(70)
-    assert ending_without_run(experience.situation(first)) is None
+    assert ending_without_run(tracker.situation(first)) is None
     # It turned out to take longer than its settings ask for.
-    experience.learn(run(0, 0, taken_s=40))
-    ending = ending_without_run(experience.situation(first))
+    tracker.add_run(run(0, 0, taken_s=40))
+    ending = ending_without_run(tracker.situation(first))
     assert ending == skipped(OUT_OF_TIME, "about 40.0 s are needed, and 30.0 s are left")
-    assert experience.remaining_s
+    assert tracker.remaining_s
     clock.advance(31)
-    assert not experience.remaining_s
+    assert not tracker.remaining_s
 
 
 def test_a_clock_that_is_set_neither_ends_nor_prolongs_the_night() -> None:
@@ -89,12 +89,12 @@ def test_a_clock_that_is_set_neither_ends_nor_prolongs_the_night() -> None:
             return super().now() + self.jump
 
     clock = Jumping(START)
-    experience = experience_of(campaign(until=START + timedelta(seconds=100)), [], clock)
+    tracker = tracker_of(campaign(until=START + timedelta(seconds=100)), [], clock)
     clock.jump = timedelta(days=1)
-    assert experience.remaining_s
+    assert tracker.remaining_s
     clock.jump = timedelta(days=-1)
     clock.advance(101)
-    assert not experience.remaining_s
+    assert not tracker.remaining_s
 
 
 def test_a_resumed_campaign_has_what_is_left_of_its_budget() -> None:
@@ -102,11 +102,11 @@ def test_a_resumed_campaign_has_what_is_left_of_its_budget() -> None:
     runs = [run(0, 0), run(1, 30), run(2, 40_000)]
     assert busy_s(Terms(), runs) == 50
     clock = ManualClock(START + timedelta(seconds=50_000))
-    experience = experience_of(campaign(budget=60.0), runs, clock)
+    tracker = tracker_of(campaign(budget=60.0), runs, clock)
     clock.advance(9)
-    assert experience.remaining_s
+    assert tracker.remaining_s
     clock.advance(2)
-    assert not experience.remaining_s
+    assert not tracker.remaining_s
 
 
 def test_what_there_was_no_time_for_is_over_for_good() -> None:

@@ -18,7 +18,7 @@ from orchestrator.programs.native import NativeTool
 from orchestrator.programs.running import benchmark_flags
 from orchestrator.records.case import Case, DelegateName, Pass, RunId, ToolName
 from orchestrator.records.device import DeviceKind
-from orchestrator.records.plan import Plan, PlanTerms, fixed
+from orchestrator.records.plan import Plan, PlanTerms, fixed_count
 from orchestrator.records.run import StartStage, ToolReport, stage_of
 from tests.samples import sample_lab
 from tests.samples.phones import host_file
@@ -55,7 +55,7 @@ def test_each_round_has_each_stage_and_without_a_cache_only_the_cold_process() -
     def numbers(case: Case, rounds: int) -> tuple[int, ...]:
         return tuple(
             PASS.numbers(
-                Plan(name="p", models=(), invocations=fixed(rounds)), case, program(case.tool)
+                Plan(name="p", models=(), invocations=fixed_count(rounds)), case, program(case.tool)
             )
         )
 

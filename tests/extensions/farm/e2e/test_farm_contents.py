@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from orchestrator.errors import HostStorageError, StoreError, UsageError
-from orchestrator.extensions.farm.manifest import Contents
+from orchestrator.extensions.farm.manifest import ContentStore
 from orchestrator.extensions.farm.queue import FarmQueue
 from tests.samples.submissions import at_once, begin, host_lives, submit
 
@@ -51,9 +51,9 @@ def source(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def host(queue: FarmQueue, tmp_path: Path) -> Callable[[str], Contents]:
+def host(queue: FarmQueue, tmp_path: Path) -> Callable[[str], ContentStore]:
     """Return a host of the farm by its name."""
-    return lambda name: Contents(queue, tmp_path / name)
+    return lambda name: ContentStore(queue, tmp_path / name)
 
 
 def old(queue: FarmQueue) -> None:
@@ -62,7 +62,7 @@ def old(queue: FarmQueue) -> None:
 
 
 def test_a_file_is_kept_once_and_comes_to_other_hosts_by_content(
-    host: Callable[[str], Contents], source: Path, tmp_path: Path
+    host: Callable[[str], ContentStore], source: Path, tmp_path: Path
 ) -> None:
     assert host("one").keep(source, SHA256)
     assert not host("two").keep(source, SHA256)
@@ -75,7 +75,7 @@ def test_a_file_is_kept_once_and_comes_to_other_hosts_by_content(
 
 
 def test_what_was_damaged_is_never_used_and_can_be_brought_again(
-    host: Callable[[str], Contents], queue: FarmQueue, source: Path, tmp_path: Path
+    host: Callable[[str], ContentStore], queue: FarmQueue, source: Path, tmp_path: Path
 ) -> None:
     host("one").keep(source, SHA256)
     # Its size unchanged.
@@ -88,7 +88,7 @@ def test_what_was_damaged_is_never_used_and_can_be_brought_again(
 
 
 def test_a_file_that_changed_meanwhile_is_not_kept(
-    host: Callable[[str], Contents], tmp_path: Path
+    host: Callable[[str], ContentStore], tmp_path: Path
 ) -> None:
     source = tmp_path / "m.tflite"
     source.write_bytes(b"new")
@@ -112,9 +112,9 @@ class Counting(FarmQueue):
 def test_a_content_that_many_jobs_of_a_host_want_at_once_is_brought_once(
     queue: FarmQueue, opened_url: str, source: Path, tmp_path: Path
 ) -> None:
-    Contents(queue, tmp_path / "one").keep(source, SHA256)
+    ContentStore(queue, tmp_path / "one").keep(source, SHA256)
     with Counting(opened_url) as counting:
-        contents = Contents(counting, tmp_path / "two")
+        contents = ContentStore(counting, tmp_path / "two")
         fetched = at_once([lambda: contents.fetch(SHA256, "m.tflite")] * 8)
         assert set(fetched) == {tmp_path / "two" / "farm-files" / SHA256 / "m.tflite"}
         # Two parts, and one that isn't there any more.
@@ -122,7 +122,7 @@ def test_a_content_that_many_jobs_of_a_host_want_at_once_is_brought_once(
 
 
 def test_a_full_disk_costs_the_copy_only(
-    host: Callable[[str], Contents], source: Path, tmp_path: Path
+    host: Callable[[str], ContentStore], source: Path, tmp_path: Path
 ) -> None:
     host("one").keep(source, SHA256)
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -139,7 +139,7 @@ def test_a_full_disk_costs_the_copy_only(
 
 
 def test_cleaning_takes_what_no_job_needs_and_nothing_else(
-    host: Callable[[str], Contents], queue: FarmQueue, source: Path, tmp_path: Path
+    host: Callable[[str], ContentStore], queue: FarmQueue, source: Path, tmp_path: Path
 ) -> None:
     other = tmp_path / "other"
     other.write_bytes(b"other")
@@ -174,7 +174,7 @@ def test_cleaning_takes_what_no_job_needs_and_nothing_else(
 
 
 def test_a_job_whose_file_was_cleaned_away_is_not_queued(
-    host: Callable[[str], Contents], queue: FarmQueue, source: Path
+    host: Callable[[str], ContentStore], queue: FarmQueue, source: Path
 ) -> None:
     host("one").keep(source, SHA256)
     old(queue)
@@ -185,7 +185,7 @@ def test_a_job_whose_file_was_cleaned_away_is_not_queued(
 
 
 def test_a_hosts_own_copies_go_when_they_were_not_used_for_long(
-    host: Callable[[str], Contents], source: Path
+    host: Callable[[str], ContentStore], source: Path
 ) -> None:
     host("one").keep(source, SHA256)
     path = host("two").fetch(SHA256, "m.tflite")

@@ -13,7 +13,7 @@ from orchestrator.app.attached import attached_devices, open_phone, pick
 from orchestrator.app.workspace import Workspace
 from orchestrator.extensions.farm.manifest import read_labels
 from orchestrator.extensions.farm.queue import FarmQueue
-from orchestrator.ports import Change
+from orchestrator.ports import SettingChange
 from orchestrator.settings import Settings
 from tests.conftest import poll_until
 from tests.samples.farm_hosts import PATIENCE_S, Database
@@ -104,7 +104,7 @@ def test_a_phone_that_hangs_while_it_is_restored_keeps_no_other_from_being_offer
     with Workspace(settings) as workspace:
         item = pick(workspace, changed, attached_devices(workspace))
         device = open_phone(workspace, item)[0]
-        workspace.conditioner.hold(device, Change(what="a note", undo=":"), ":")
+        workspace.conditioner.hold(device, SettingChange(what="a note", undo=":"), ":")
     lab.fault(changed, "hang", "moment=tool", "subject=*settings")
     request.getfixturevalue("worker")
     with FarmQueue(database.url) as queue:

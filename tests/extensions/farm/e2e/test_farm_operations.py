@@ -37,7 +37,7 @@ from orchestrator.extensions.history.cli import http_address
 from orchestrator.extensions.history.farm_now import FarmNow
 from orchestrator.extensions.history.metrics import Numbers
 from orchestrator.extensions.history.web import LivePages
-from orchestrator.ports import Change
+from orchestrator.ports import SettingChange
 from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.case import CampaignId, RunId, Serial, campaign_id_of
 from orchestrator.records.device import DeviceFacts, DeviceKind
@@ -456,7 +456,7 @@ def test_what_dead_processes_left_on_a_host_is_told_with_a_next_step(
     ) as workspace:
         workspace.quarantine.put(Serial("KEPT-OUT"), "battery swollen")
         workspace.conditioner.journal.add(
-            Serial("CHANGED"), Change(what="airplane mode", undo="settings put x")
+            Serial("CHANGED"), SettingChange(what="airplane mode", undo="settings put x")
         )
         samples.begin(workspace.store, samples.campaign("open"))
         workspace.store.set_status(CampaignId("open"), CampaignStatus.INTERRUPTED, None)

@@ -22,11 +22,11 @@ from orchestrator.extensions.farm.cli import worker as work
 from orchestrator.extensions.farm.host_phones import Shared
 from orchestrator.extensions.farm.job import Ended, Jobs
 from orchestrator.extensions.farm.job_table import CHANGES, Job
-from orchestrator.extensions.farm.manifest import Contents
+from orchestrator.extensions.farm.manifest import ContentStore
 from orchestrator.extensions.farm.queue import Announced, FarmQueue
 from orchestrator.extensions.farm.submissions import cancel
 from orchestrator.extensions.farm.worker import DEATHS_MAX, TRIES_MAX, HostWorker
-from orchestrator.ports import Change
+from orchestrator.ports import SettingChange
 from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.case import CampaignId, DelegateName, Serial
 from orchestrator.settings import Settings
@@ -493,7 +493,7 @@ def test_what_is_left_of_a_cancelled_job_is_abandoned_when_it_is_cancelled_again
 def host_jobs(queue: FarmQueue, settings: Settings) -> Jobs:
     return Jobs(
         shared=Shared(settings=settings),
-        contents=Contents(queue, settings.cache_folder),
+        contents=ContentStore(queue, settings.cache_folder),
         host="one",
         observer=lambda: None,  # type: ignore[arg-type,return-value]
         say=print,
@@ -507,7 +507,7 @@ def test_a_job_that_ended_says_when_its_phone_is_not_restored(
     changed, other = Serial("A"), Serial("B")
     with Workspace(settings) as workspace:
         workspace.conditioner.journal.add(
-            changed, Change(what="brightness", undo="settings put system brightness 90")
+            changed, SettingChange(what="brightness", undo="settings put system brightness 90")
         )
         jobs = host_jobs(queue, settings)
 
