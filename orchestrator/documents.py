@@ -173,14 +173,14 @@ def load_document(kind: type[Record], document: str, *, where: str) -> Record:
                 f"{where}: the stored document isn't JSON ({first['msg']})"
             ) from error
         raise StoreError(
-            f"{where}: the stored document can't be read as {kind.__name__}: {describe(error)}",
+            f"{where}: the stored document can't be read as {kind.__name__}: {fault_text(error)}",
             hint="a newer benchfarm may have written it; upgrade benchfarm and try again",
         ) from error
     except (ValueError, RecursionError) as error:
         raise StoreCorruptError(f"{where}: the stored document isn't JSON ({error})") from error
 
 
-def describe(error: ValidationError, *, most: int = 1) -> str:
+def fault_text(error: ValidationError, *, most: int = 1) -> str:
     """Return the first ``most`` faults of a document in one line: place, fault and value of each."""
     descriptions = []
     for fault in error.errors(include_url=False, include_context=False)[:most]:

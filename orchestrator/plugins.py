@@ -83,7 +83,7 @@ if TYPE_CHECKING:
         format_of,
         room,
         say,
-        shown,
+        tables_result,
         tell,
         to_json,
         watched,
@@ -102,7 +102,7 @@ if TYPE_CHECKING:
     from orchestrator.devices.adb_server import is_tcp
     from orchestrator.devices.check import Found, fails, make_checks, works
     from orchestrator.devices.discovery import PhoneCache
-    from orchestrator.devices.host import AloneDevice, HostDevice, check_content
+    from orchestrator.devices.host import HostDevice, PlainDevice, check_content
     from orchestrator.devices.quiet import UndoJournal
     from orchestrator.engine.events import DeviceNote
     from orchestrator.engine.reread import ForeignRun, ImportBatch, read_imported, report_identity
@@ -154,7 +154,6 @@ __all__ = [
     "MANIFEST_NAME",
     "PHONE_STATES",
     "RECENT_HOURS",
-    "AloneDevice",
     "Attached",
     "CampaignInterruptedError",
     "CheckResult",
@@ -199,6 +198,7 @@ __all__ = [
     "PassSpec",
     "PhoneCache",
     "PhoneCheck",
+    "PlainDevice",
     "Prepared",
     "Program",
     "ProgramSource",
@@ -293,13 +293,13 @@ __all__ = [
     "sample_models",
     "say",
     "share_of",
-    "shown",
     "sides_of",
     "source_attachments",
     "start",
     "state_counts",
     "store_import",
     "stored_left_out",
+    "tables_result",
     "tell",
     "to_json",
     "tools_for",
@@ -336,7 +336,7 @@ _HOMES: Final = {
         "cli.campaigns": "campaign_result facts_of reporting_workspace",
         "cli.commands": "command",
         "cli.options": "DryRun Json Out Reporting Texts plan_keys share_of",
-        "cli.output": "CUT_EXIT_CODE CommandResult Streamed format_of room say shown tell to_json"
+        "cli.output": "CUT_EXIT_CODE CommandResult Streamed format_of room say tables_result tell to_json"
         " watched",
         "cli.progress": "observer_for_stderr",
         "cli.reports": "import_result",
@@ -347,7 +347,7 @@ _HOMES: Final = {
         "devices.adb_server": "is_tcp",
         "devices.check": "Found fails make_checks works",
         "devices.discovery": "PhoneCache",
-        "devices.host": "AloneDevice HostDevice check_content",
+        "devices.host": "PlainDevice HostDevice check_content",
         "devices.quiet": "UndoJournal",
         "engine.events": "DeviceNote",
         "engine.reread": "ForeignRun ImportBatch read_imported report_identity",

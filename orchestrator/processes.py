@@ -223,7 +223,7 @@ _LONGEST_NOTE_BYTES: Final = 4096
 
 
 @contextlib.contextmanager
-def turn(free: threading.Semaphore, cancelled: threading.Event) -> Generator[None]:
+def hold_slot(free: threading.Semaphore, cancelled: threading.Event) -> Generator[None]:
     """Hold a semaphore that a process's threads take in turns, while the context lasts.
 
     Raises InterruptedByUserError when cancelled while waiting.
@@ -243,7 +243,7 @@ _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
 
-def all_at_once(work: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
+def map_in_threads(work: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
     """Return the results of the items in their order; a phone that hangs doesn't delay others."""
     with ThreadPoolExecutor(max_workers=max(1, min(_PHONES_AT_ONCE, len(items)))) as pool:
         return list(pool.map(work, items))

@@ -29,12 +29,12 @@ def content_of(text: str, path: str) -> str:
     return match[1] if match else ""
 
 
-def whole(text: str | None) -> int | None:
+def whole_number(text: str | None) -> int | None:
     """Return a whole number, None for anything else."""
     return int(text) if text is not None and re.fullmatch(r"-?\d+", text) else None
 
 
-def number(text: str) -> float | None:
+def finite_number(text: str) -> float | None:
     """Return a finite number, None for anything else."""
     try:
         value = float(text.strip())
@@ -47,7 +47,7 @@ def parse_first_number(text: str) -> float | None:
     """Read the first word of /proc/uptime (seconds since boot) or /proc/loadavg (processes over a
     minute).
     """
-    return number(text.partition(" ")[0])
+    return finite_number(text.partition(" ")[0])
 
 
 def parse_cpu_list(text: str) -> tuple[int, ...]:
@@ -101,7 +101,7 @@ def parse_clocks(text: str) -> dict[str, Any]:
     for cpus, policy_files in policies(text):
         first = min(cpus)
         for field, name in fields.items():
-            if (value := whole(policy_files.get(name, [""])[0])) is not None:
+            if (value := whole_number(policy_files.get(name, [""])[0])) is not None:
                 clocks[field][first] = value
         if governor := policy_files.get("scaling_governor", [""])[0]:
             clocks["governors"][first] = governor
@@ -130,7 +130,7 @@ def parse_thermal_zones(text: str) -> dict[str, float]:
         (zone, value)
         for zone, kind, content in lines
         if kind == "temp"
-        and (value := number(content))
+        and (value := finite_number(content))
         and not _NO_HEAT.search(names.get(zone, ""))
     ]
     sizes = [abs(value) for _, value in readings]

@@ -79,7 +79,7 @@ def counted(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
-def few(items: Sequence[str], most: int) -> list[str]:
+def first_few(items: Sequence[str], most: int) -> list[str]:
     """Return the first of some items, and how many more there are."""
     more = len(items) - most
     return [*items[:most], *([f"and {more} more"] if more > 0 else [])]
@@ -148,7 +148,7 @@ _BYTES: Final = {
 }
 
 
-def each(value: object) -> list[Any]:
+def as_list(value: object) -> list[Any]:
     """Return one value, or several, as a list; none for None."""
     if value is None:
         return []
@@ -157,7 +157,7 @@ def each(value: object) -> list[Any]:
 
 def split(value: object) -> list[str]:
     """Return names of which each text may hold several, joined by commas."""
-    texts = [str(item) for item in each(value) if str(item).strip()]
+    texts = [str(item) for item in as_list(value) if str(item).strip()]
     return [part.strip() for text in texts for part in text.split(",")]
 
 

@@ -156,7 +156,7 @@ _GRAVITY: Final = (
 )
 
 
-def gravest(verdicts: Iterable[ComparisonVerdict]) -> ComparisonVerdict | None:
+def worst_verdict(verdicts: Iterable[ComparisonVerdict]) -> ComparisonVerdict | None:
     """Return the gravest of the cases' verdicts, of equal ones that which may be the slowest; None
     for none.
     """

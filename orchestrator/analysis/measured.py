@@ -1,7 +1,7 @@
 """What the runs of a case show together: the one gatherer of a case's judgement. Pure.
 
 Reports, comparisons, advice and the rounds of a campaign read the same record, made by
-:func:`gather` from the runs and campaigns of the store.
+:func:`judge_cases` from the runs and campaigns of the store.
 """
 
 from __future__ import annotations
@@ -242,7 +242,7 @@ def actual_of(runs: Iterable[RunRecord]) -> str:
     return ", ".join([*places, *truths]) if places else ""
 
 
-def gather(
+def judge_cases(
     runs: Iterable[RunRecord],
     campaigns: Sequence[Campaign] = (),
     *,
@@ -362,7 +362,7 @@ def measured_cases(
     measured: list[Measured] = []
     for name, campaign_runs in grouped(fit_runs, lambda run: run.campaign_id).items():
         campaign = [by_id[name]] if name in by_id else []
-        cases = gather(campaign_runs, campaign, devices=devices, builds=builds)
+        cases = judge_cases(campaign_runs, campaign, devices=devices, builds=builds)
         keys = dict.fromkeys(run.case.case_key for run in campaign_runs)
         measured += [cases[key] for key in keys if cases[key].timing]
     return measured

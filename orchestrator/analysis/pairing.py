@@ -20,7 +20,7 @@ from typing import Final
 
 from orchestrator.analysis.comparison import Fact, Rule, same_kind
 from orchestrator.analysis.effect import LOOKS, Pairs, compare_pairs, interim_counts, pairs_of
-from orchestrator.analysis.measured import actual_of, gather
+from orchestrator.analysis.measured import actual_of, judge_cases
 from orchestrator.analysis.rounds import SessionOf
 from orchestrator.frozen import frozen
 from orchestrator.records.campaign import Campaign, Invocation, Pairing
@@ -168,7 +168,7 @@ class PairProgress:
             is_one = run.run_pass is FIGURE_PASS and run.outcome is not Outcome.UNFIT
             if is_one and run.case.case_key in self._runs:
                 self._runs[run.case.case_key].append(run)
-        self._measured = gather(chain.from_iterable(self._runs.values()), [campaign])
+        self._measured = judge_cases(chain.from_iterable(self._runs.values()), [campaign])
         self._pairs = {side: self._pairs_of(side) for side in self._sides}
 
     def counts(self) -> dict[int, PairCount]:
@@ -302,7 +302,7 @@ def pair_counts(campaign: Campaign, runs: Sequence[RunRecord]) -> dict[int, Pair
     }
 
 
-def answers(stored: Campaign, requested: Campaign) -> bool:
+def is_reusable(stored: Campaign, requested: Campaign) -> bool:
     """Whether a stored campaign compares the requested cases at least as finely, for as long."""
     pairing, requested_pairing = stored.terms.pairing, requested.terms.pairing
     return (

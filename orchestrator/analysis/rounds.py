@@ -23,7 +23,7 @@ from orchestrator.analysis.intervals import (
     error_factor,
     margin,
 )
-from orchestrator.analysis.measured import Measured, gather
+from orchestrator.analysis.measured import Measured, judge_cases
 from orchestrator.analysis.outcome import figure_us
 from orchestrator.analysis.summary import LEVEL, Summary, logs_of, summarize
 from orchestrator.frozen import frozen
@@ -219,7 +219,7 @@ def next_round(
     """
     progress = {
         key: item
-        for key, item in progress_by_case(campaign, gather(runs, [campaign])).items()
+        for key, item in progress_by_case(campaign, judge_cases(runs, [campaign])).items()
         if item.case.serial == serial
     }
     units: dict[str, list[CaseProgress]] = {}

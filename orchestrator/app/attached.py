@@ -20,8 +20,8 @@ from orchestrator.devices.adb_server import AdbServer
 from orchestrator.devices.discovery import (
     SEVERAL,
     NetworkPhones,
-    join,
-    judge_twins,
+    choose_transports,
+    connect_known,
     list_devices,
 )
 from orchestrator.devices.phone import AdbDevice
@@ -42,7 +42,7 @@ from orchestrator.frozen import frozen
 from orchestrator.planning.selection import Choice, check_names, choose, missed
 from orchestrator.plugins import DeviceSource, every
 from orchestrator.ports import Device, ListedPhone
-from orchestrator.processes import all_at_once
+from orchestrator.processes import map_in_threads
 from orchestrator.records.case import Serial
 from orchestrator.records.device import (
     HOST_SERIAL,
@@ -131,13 +131,15 @@ def _in_lab(workspace: Workspace, server: AdbServer) -> Sequence[ListedPhone]:
     """
     with contextlib.suppress(DeviceError, UsageError):
         # A booting phone refuses the connection; it is reported as missing then.
-        list(join(server, [phone.address for phone in phones_of(workspace.settings)]))
+        list(connect_known(server, [phone.address for phone in phones_of(workspace.settings)]))
     return list_devices(server, cache=workspace.known_phones)
 
 
 def _join_network(workspace: Workspace, server: AdbServer) -> None:
     """Connect the remembered phones that a server doesn't know; report those that can't be."""
-    for address, error in join(server, NetworkPhones(workspace.settings.data_folder).addresses()):
+    for address, error in connect_known(
+        server, NetworkPhones(workspace.settings.data_folder).addresses()
+    ):
         text = (
             f"can't be connected: {error}; 'benchfarm device connect {address} --undo' forgets it"
         )
@@ -218,7 +220,7 @@ def _listed(
                     Attached(server=plugged, seen=phone)
                     for phone in list_devices(plugged, cache=workspace.known_phones)
                 ]
-    judged = judge_twins([item.seen for item in listed])
+    judged = choose_transports([item.seen for item in listed])
     for phone in judged:
         if start_server and phone.reason.startswith(SEVERAL):
             # Kept: with one of them offline, the results of both would look like one phone's.
@@ -317,7 +319,7 @@ def _open_phones(workspace: Workspace, selection: DeviceSelection, needs: Needs)
     # This computer alone needs no server for phones, and none is started for it.
     needs_phones = selection.names_phones or not selection.host
     attached = [
-        _in_use(workspace, kept_out(workspace, item))
+        _in_use(workspace, with_quarantine(workspace, item))
         for item in attached_devices(workspace, selection, start_server=needs_phones)
     ]
     selected = [item for item in attached if not selection.serials or item.fits(selection.serials)]
@@ -365,7 +367,7 @@ def _open_each(
             return error
         return device, with_stored_gpu(facts, before)
 
-    results = all_at_once(opened, phones)
+    results = map_in_threads(opened, phones)
     errors = {
         item.seen.serial: result
         for item, result in zip(phones, results, strict=True)
@@ -417,7 +419,7 @@ def _in_use(workspace: Workspace, item: Attached) -> Attached:
     return replace(item.unusable(f"in use by {holder}", advice), is_busy=True) if holder else item
 
 
-def kept_out(workspace: Workspace, item: Attached) -> Attached:
+def with_quarantine(workspace: Workspace, item: Attached) -> Attached:
     """Return the phone as one that can't be used when it is in quarantine."""
     reason = workspace.quarantine.reason(Serial(item.seen.serial)) if item.seen.usable else ""
     advice = f"check the phone, then 'benchfarm device release {shlex.quote(item.seen.serial)}'"

@@ -9,8 +9,8 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from orchestrator.analysis.bisection import BisectResult, Compared, Probe, gravest, search
-from orchestrator.analysis.pairing import answers, pairing_of
+from orchestrator.analysis.bisection import BisectResult, Compared, Probe, search, worst_verdict
+from orchestrator.analysis.pairing import is_reusable, pairing_of
 from orchestrator.app.attached import open_devices
 from orchestrator.app.comparing import pair_comparison, unmeasured_reason
 from orchestrator.app.measuring import measure
@@ -148,7 +148,9 @@ def _compared(workspace: Workspace, prepared: Prepared, fresh_s: float) -> Compa
         campaign = read_campaign(workspace.store, result.campaign.campaign_id)
     verdicts = [row.verdict for row in pair_comparison(workspace, campaign).rows]
     reason = "" if verdicts else "nothing was measured"
-    return Compared(verdict=gravest(verdicts), reason=reason, campaign_id=campaign.campaign_id)
+    return Compared(
+        verdict=worst_verdict(verdicts), reason=reason, campaign_id=campaign.campaign_id
+    )
 
 
 def _stored(workspace: Workspace, prepared: Prepared, fresh_s: float) -> Campaign | None:
@@ -162,7 +164,7 @@ def _stored(workspace: Workspace, prepared: Prepared, fresh_s: float) -> Campaig
         if (
             item.created_at >= since
             and item.terms.fingerprints == prepared.campaign.terms.fingerprints
-            and answers(item, prepared.campaign)
+            and is_reusable(item, prepared.campaign)
             and item.status is not CampaignStatus.CLOSED
             and (campaign := workspace.store.campaign(item.campaign_id))
             and not any(map(unmeasured_reason, pair_comparison(workspace, campaign).rows))

@@ -67,7 +67,7 @@ class BuildChoice:
         #: Programs of a job, used before this computer's own: by tool, and by the sha256 of the
         #: program that they replace.
         self._brought: dict[ToolName, Build] = {}
-        self._brought_twins: dict[str, Build] = {}
+        self._brought_flex: dict[str, Build] = {}
         #: What stands for missing programs while a plan is only shown.
         self._assumed: dict[tuple[Serial, ToolName], Build] = {}
 
@@ -158,29 +158,29 @@ class BuildChoice:
             (serial, item.tool): item.assumed for item in missing for serial in item.serials
         }
 
-    def bring(self, builds: Sequence[Build], twins: Mapping[str, Build]) -> None:
-        """Use these programs before this computer's own; ``twins`` (with Flex) by the sha256 of the
+    def bring(self, builds: Sequence[Build], flex_builds: Mapping[str, Build]) -> None:
+        """Use these programs before this computer's own; ``flex_builds`` (with Flex) by the sha256 of the
         program that they replace.
         """
         self._brought = {build.tool: build for build in builds}
-        self._brought_twins = dict(twins)
+        self._brought_flex = dict(flex_builds)
 
     def with_flex(self, builds: Sequence[Build]) -> dict[str, Build]:
         """Return the build with TensorFlow's operators (Flex) of each build that has one on this
         computer.
         """
         return {
-            build.sha256: twin
+            build.sha256: flex_build
             for build in builds
             if program(build.tool).is_benchmark_model
-            and (twin := self._flex_twin(build)) is not None
-            and twin.sha256 != build.sha256
+            and (flex_build := self._flex_build(build)) is not None
+            and flex_build.sha256 != build.sha256
         }
 
-    def _flex_twin(self, build: Build) -> Build | None:
+    def _flex_build(self, build: Build) -> Build | None:
         if build in self._brought.values():
             # As on the computer that sent it: this one's own would be another program.
-            return self._brought_twins.get(build.sha256)
+            return self._brought_flex.get(build.sha256)
         abis = build.abi.split(",")
         if build.is_virtual:
             return fake_build(self._fakes, build.tool, abis[0], has_flex=True)

@@ -102,7 +102,7 @@ def read_farm(workspace: Workspace, queue: Queue | None, submission: str = "") -
     ends = [item.done_at for item in devices if item.serial in working]
     farm = FarmAnswer(
         has_queue=queue is not None,
-        night=tonight(store, now, opened.values(), progress, ends),
+        night=night_progress(store, now, opened.values(), progress, ends),
         devices=tuple(devices),
     )
     if queue is None:
@@ -254,7 +254,7 @@ def _with_work(
     )
 
 
-def tonight(
+def night_progress(
     store: Store,
     now: datetime,
     opened: Iterable[Campaign],

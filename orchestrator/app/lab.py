@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar, get_args
 from orchestrator.analysis.comparison import ComparedCase
 from orchestrator.analysis.comparison import Comparison as Compared
 from orchestrator.app import comparing
-from orchestrator.app.progress import describe
+from orchestrator.app.progress import event_text
 from orchestrator.app.requests import CompareOptions
 from orchestrator.app.stored import find_campaigns, report_data, report_title, write_html
 from orchestrator.app.workspace import Workspace
@@ -29,7 +29,7 @@ from orchestrator.tables.escapes import one_line
 from orchestrator.tables.renderers import as_frame
 from orchestrator.tables.results import bar_column, results_table
 from orchestrator.tables.rows import ResultRow
-from orchestrator.units import US_PER_MS, OneOrMore, counted, each
+from orchestrator.units import US_PER_MS, OneOrMore, as_list, counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -139,7 +139,7 @@ class Lab:
         """Pass an event on to ``progress``."""
         if self._progress is None:
             return
-        if text := describe(event):
+        if text := event_text(event):
             self._progress(Progress(text=text, event=event))
 
     def __repr__(self) -> str:
@@ -255,10 +255,10 @@ class Lab:
         ]
         options = CompareOptions(
             by=by or "campaign",
-            campaign=each(campaigns),
+            campaign=as_list(campaigns),
             threshold=threshold,
             level=level,
-            allow=each(allow),
+            allow=as_list(allow),
         )
         with self._workspace(makes_store=False) as workspace:
             return Comparison(comparing.compare(workspace, sides, options))
@@ -270,7 +270,7 @@ class Lab:
         Raises UsageError for a campaign that isn't stored, StoreMissingError for a missing store.
         """
         with self._workspace(makes_store=False) as workspace:
-            chosen = find_campaigns(workspace.store, *each(campaign))
+            chosen = find_campaigns(workspace.store, *as_list(campaign))
             return Results(report_data(workspace, chosen), chosen)
 
     def _workspace(self, *, makes_store: bool = True) -> Workspace:

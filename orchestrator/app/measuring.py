@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final, Self
 
 from orchestrator.analysis.case_result import CaseStatus
-from orchestrator.analysis.measured import gather
+from orchestrator.analysis.measured import judge_cases
 from orchestrator.analysis.rounds import progress_by_case
 from orchestrator.app import time_limits
 from orchestrator.app.attached import Needs, OpenedDevices, unchecked_hint
@@ -361,7 +361,7 @@ class CampaignInterruptedError(InterruptedByUserError):
         return InterruptedByUserError().code
 
 
-def interrupted(workspace: Workspace) -> CampaignInterruptedError:
+def interruption_error(workspace: Workspace) -> CampaignInterruptedError:
     """Return the error of the last campaign's interruption, with its progress."""
     campaign = workspace.store.campaign(workspace.measured)
     assert campaign is not None, "it was begun"
@@ -411,7 +411,7 @@ def measure(workspace: Workspace, prepared: Prepared) -> MeasuredCampaign:
     try:
         result = run_on_devices(context, opened.devices)
     except (InterruptedByUserError, KeyboardInterrupt):
-        raise interrupted(workspace) from None
+        raise interruption_error(workspace) from None
     except (StoreError, HostStorageError) as error:
         error.campaign_id = campaign.campaign_id
         raise
@@ -435,10 +435,10 @@ def run_reader(
     return read_runs
 
 
-def stopped(campaign: Campaign, runs: Iterable[RunRecord]) -> Iterator[Mapping[str, object]]:
+def stop_reasons(campaign: Campaign, runs: Iterable[RunRecord]) -> Iterator[Mapping[str, object]]:
     """Yield why each case has as many invocations as it has; runs of other campaigns pass by."""
     campaign_runs = (slim(run) for run in runs if run.campaign_id == campaign.campaign_id)
-    for key, item in progress_by_case(campaign, gather(campaign_runs, [campaign])).items():
+    for key, item in progress_by_case(campaign, judge_cases(campaign_runs, [campaign])).items():
         yield {"case_key": key} | {
             name: getattr(item, name) for name in ("reason", "text", "stored", "used", "half_width")
         }

@@ -18,9 +18,9 @@ from orchestrator.app.preparing import (
     expansion_for,
     new_campaign,
     nothing_to_measure,
+    output_checks_of,
     prepared_of,
     start,
-    unchecked,
 )
 from orchestrator.app.requests import PairLimits
 from orchestrator.app.workspace import Workspace
@@ -40,7 +40,7 @@ from orchestrator.records.device import DeviceKind
 from orchestrator.records.model import FIGURE, is_model_file
 from orchestrator.records.plan import Plan, PlanOptions
 from orchestrator.records.verdict import CHANGE_LEVEL
-from orchestrator.units import each, split
+from orchestrator.units import as_list, split
 
 #: What two sides may differ in, a fact that is then free -> the parts of a case that differ with
 #: it.
@@ -173,7 +173,7 @@ def prepare_pair(
             devices=tuple(item for item in opened.devices if item[1].serial in serials),
         ),
     )
-    checks, is_wanted = unchecked(workspace, task)
+    checks, is_wanted = output_checks_of(workspace, task)
     campaign = replace(
         new_campaign(workspace, task.plan.name),
         invocations=(
@@ -249,7 +249,7 @@ def _plan(shared: PlanOptions, side: Side) -> Plan:
                 split(shared.get("tools")) or map(str, usual), side.value
             )
         case "flags":
-            options["flags"] = [*each(shared.get("flags")), *split(side.value)]
+            options["flags"] = [*as_list(shared.get("flags")), *split(side.value)]
         case _:
             options[key] = side.value
     # Flags may be of both sides.

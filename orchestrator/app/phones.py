@@ -15,10 +15,10 @@ from orchestrator.app.attached import (
     attached_devices,
     check_file,
     check_identity,
-    kept_out,
     open_devices,
     open_phone,
     pick,
+    with_quarantine,
     with_stored_gpu,
 )
 from orchestrator.app.workspace import Workspace
@@ -38,7 +38,7 @@ from orchestrator.errors import (
 from orchestrator.files import check_writable
 from orchestrator.frozen import frozen
 from orchestrator.ports import CheckedDevice, PhoneCheck
-from orchestrator.processes import all_at_once
+from orchestrator.processes import map_in_threads
 from orchestrator.records.answers import DoneAnswer
 from orchestrator.records.case import Serial
 from orchestrator.records.device import HOST_SERIAL, DeviceFacts
@@ -90,13 +90,13 @@ def restore_phones(
             )
         except AdbUnavailableError as error:
             listed = error
-    results = all_at_once(
+    results = map_in_threads(
         lambda serial: _restore_phone(workspace, serial, listed, take=take), names
     )
     if serials is None and not isinstance(listed, AdbUnavailableError):
         further = [item for item in listed if item.seen.usable and item.seen.serial not in names]
         results += filter(
-            None, all_at_once(lambda item: _restore_by_file(workspace, item), further)
+            None, map_in_threads(lambda item: _restore_by_file(workspace, item), further)
         )
     return results
 
@@ -263,7 +263,9 @@ def list_devices(workspace: Workspace) -> DeviceList:
     _ = workspace.inventory
     attached = attached_devices(workspace)
     stored = workspace.store.devices() if any(item.seen.usable for item in attached) else {}
-    return DeviceList(all_at_once(lambda item: _listed_device(workspace, item, stored), attached))
+    return DeviceList(
+        map_in_threads(lambda item: _listed_device(workspace, item, stored), attached)
+    )
 
 
 def _listed_device(
@@ -271,7 +273,7 @@ def _listed_device(
 ) -> ListedDevice:
     answer = _facts(workspace, item, stored) if item.seen.usable else None
     # Quarantined phones are listed with their facts, too.
-    phone = kept_out(workspace, item).seen
+    phone = with_quarantine(workspace, item).seen
     facts = answer if isinstance(answer, DeviceFacts) else None
     is_usable = facts is not None and phone.usable
     return ListedDevice(

@@ -31,7 +31,7 @@ from orchestrator.planning.expansion import (
 )
 from orchestrator.planning.time_budget import usable_s
 from orchestrator.ports import Device, session_of
-from orchestrator.processes import all_at_once
+from orchestrator.processes import map_in_threads
 from orchestrator.records.campaign import (
     Campaign,
     CampaignStatus,
@@ -138,16 +138,22 @@ def expansion_for(workspace: Workspace, task: Task) -> tuple[Expansion, list[Bui
         workspace.on_missing(specs)
     choices = workspace.builds.of(plan, facts)
     builds = {build.sha256: build for build in choices.values() if isinstance(build, Build)}
-    twins = (
+    flex_builds = (
         workspace.builds.with_flex(list(builds.values()))
         if any(model.needs_flex for model in inputs.models)
         else {}
     )
     profiles = workspace.profiles if any(item.profile for item in facts) else {}
-    stock = Stock(builds=choices, profiles=profiles, host_files=inputs.named, twins=twins)
+    stock = Stock(
+        builds=choices, profiles=profiles, host_files=inputs.named, flex_builds=flex_builds
+    )
     expansion = expand(plan, facts, inputs.models, stock)
     used = {case.build_sha256 for case in expansion.cases}
-    builds |= {twin.sha256: twin for twin in twins.values() if twin.sha256 in used}
+    builds |= {
+        flex_build.sha256: flex_build
+        for flex_build in flex_builds.values()
+        if flex_build.sha256 in used
+    }
     learn_flags(workspace.flag_book, workspace.lease, task.opened.devices, choices)
     checked = with_flag_skips(
         expansion,
@@ -221,7 +227,7 @@ def planned(
     """
     plan = task.plan
     expansion, builds = expansion_for(workspace, task)
-    checks, is_wanted = unchecked(workspace, task)
+    checks, is_wanted = output_checks_of(workspace, task)
     expansion = with_output_checks(expansion, is_wanted)
     cut = partial(
         cut_to_time,
@@ -239,7 +245,7 @@ def planned(
     return fitting, builds, checks
 
 
-def unchecked(
+def output_checks_of(
     workspace: Workspace, task: Task
 ) -> tuple[dict[str, OutputCheck], Callable[[Case], bool]]:
     """Return the known output checks of a task's devices, and a predicate: whether its campaign
@@ -365,7 +371,7 @@ def hold(workspace: Workspace, campaign: Campaign, devices: Iterable[Device]) ->
 
     workspace.hold_campaign(campaign.campaign_id, campaign.name)
     serials = {item.case.serial for item in campaign.invocations}
-    refused = all_at_once(busy, [device for device in devices if device.serial in serials])
+    refused = map_in_threads(busy, [device for device in devices if device.serial in serials])
     if refused and (first := refused[0]) is not None and all(refused):
         raise first
 

@@ -41,7 +41,7 @@ _EVENTS: Final = (
 _KEYS: Final = {"done": "stored", "name": "file"}
 
 
-def describe(event: object) -> str:
+def event_text(event: object) -> str:
     """Return an event as one line for people, empty for one that isn't for people."""
     match event:
         case CampaignStarted(campaign=campaign, devices=devices, total=total, done=done):
@@ -141,7 +141,7 @@ def codes_of(run: RunRecord) -> str:
     return ", ".join(dict.fromkeys(codes))
 
 
-def record_of(event: object) -> dict[str, Any] | None:
+def event_record(event: object) -> dict[str, Any] | None:
     """Return an event for programs: ``event``, ``level``, ``text`` and its keys
     (docs/reference/monitoring.md).
 
@@ -151,7 +151,7 @@ def record_of(event: object) -> dict[str, Any] | None:
         return {"event": event.event, "level": event.level, "text": event.text, **event.keys}
     if not isinstance(event, _EVENTS):
         return None
-    text = describe_run(event.run) if isinstance(event, RunStored) else describe(event)
+    text = describe_run(event.run) if isinstance(event, RunStored) else event_text(event)
     name = re.sub("(?<!^)(?=[A-Z])", "-", type(event).__name__).lower()
     return {**_keys_of(event), "event": name, "level": _level_of(event), "text": text}
 

@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from orchestrator.artifacts.library import BuildLibrary
     from orchestrator.config.declarations import LiveInventory
     from orchestrator.devices.adb_server import AdbServer, PrivateAdbServer
-    from orchestrator.devices.conditioning import LadderConditioner
+    from orchestrator.devices.conditioning import Conditioner
     from orchestrator.devices.discovery import PhoneCache
     from orchestrator.devices.lease import FileLease, QuarantineFolder
-    from orchestrator.devices.rescue import HubPower, LadderRescuer
+    from orchestrator.devices.rescue import HubPower, Rescuer
     from orchestrator.passes.specification import Hold, RunProgram
     from orchestrator.ports import Device, Observer, ParityReference, Tool
     from orchestrator.processes import Locks
@@ -213,15 +213,15 @@ class Workspace:
         return FlagBook(self.settings.cache_folder / "flags")
 
     @cached_property
-    def conditioner(self) -> LadderConditioner:
+    def conditioner(self) -> Conditioner:
         """Brings phones into a fit state and back."""
-        from orchestrator.devices.conditioning import LadderConditioner
+        from orchestrator.devices.conditioning import Conditioner
 
         def zone_limits(facts: DeviceFacts) -> Mapping[str, float]:
             profile = self.profiles.get(facts.profile) if facts.profile else None
             return profile.thermal_limits_c if profile is not None else {}
 
-        return LadderConditioner(
+        return Conditioner(
             self.settings.state_folder / "journals",
             zone_limits=zone_limits,
             clock=self.clock,
@@ -271,11 +271,11 @@ class Workspace:
         return QuarantineFolder(self.settings.state_folder / "quarantine")
 
     @cached_property
-    def rescuer(self) -> LadderRescuer:
+    def rescuer(self) -> Rescuer:
         """Recovers unreachable phones."""
-        from orchestrator.devices.rescue import LadderRescuer
+        from orchestrator.devices.rescue import Rescuer
 
-        return LadderRescuer(self.hub_power)
+        return Rescuer(self.hub_power)
 
     @cached_property
     def hub_power(self) -> HubPower:

@@ -13,7 +13,7 @@ from typer import Argument, Option
 from orchestrator.app.requests import AddRequest
 from orchestrator.cli.commands import command, workspace_of
 from orchestrator.cli.options import Texts
-from orchestrator.cli.output import CommandResult, shown
+from orchestrator.cli.output import CommandResult, tables_result
 from orchestrator.cli.progress import downloads_on_stderr
 from orchestrator.errors import ArtifactError
 from orchestrator.frozen import frozen
@@ -80,7 +80,7 @@ def list_builds(
         if (spec.name, spec.abi) not in here
     ]
     ordered = sorted(rows, key=lambda row: (row.name, row.abis))
-    return shown(
+    return tables_result(
         Table(name="builds", caption="Builds of benchmark programs", columns=_LISTED, rows=ordered),
         "'benchfarm build fetch NAME' downloads a build; 'benchfarm build add FILE' adds your own",
     )
@@ -295,7 +295,7 @@ def flags(
         [flag] if flag else sorted(program_flags.schema.flags.values(), key=lambda spec: spec.name)
     )
     table = Table(name="flags", caption=program_flags.title, columns=_FLAGS, rows=specs)
-    done = shown(f"{one_line(program_flags.title)}\n", table, facts=facts)
+    done = tables_result(f"{one_line(program_flags.title)}\n", table, facts=facts)
     return done if flag is None else replace(done, text=_flag_text(flag, program_flags.title))
 
 

@@ -60,11 +60,11 @@ def reporting_workspace(
             ignore_stop_signals()
             if not workspace.measured:
                 raise
-            from orchestrator.app.measuring import CampaignInterruptedError, interrupted
+            from orchestrator.app.measuring import CampaignInterruptedError, interruption_error
 
             stop = error
             if not isinstance(stop, CampaignInterruptedError):
-                stop = interrupted(workspace)
+                stop = interruption_error(workspace)
             if settings.log_format == "text":
                 _print_measured(workspace, stop.campaign)
             raise stop from None
@@ -113,7 +113,7 @@ def campaign_result(
     """Write a campaign's report, and return its result; raises the fault that ended a device's
     part.
     """
-    from orchestrator.app.measuring import run_reader, stopped
+    from orchestrator.app.measuring import run_reader, stop_reasons
     from orchestrator.app.stored import write_report
     from orchestrator.report.tables import text_lines
     from orchestrator.report.winners import fastest_table, next_steps, winners
@@ -143,7 +143,7 @@ def campaign_result(
         looks=looks,
         data={
             **facts_of(measured),
-            "stopped": Streamed(lambda: stopped(campaign, again())),
+            "stopped": Streamed(lambda: stop_reasons(campaign, again())),
             "without_result": measured.without_result,
             "nothing_clean": measured.nothing_clean,
             "winners": [won.record(item) for item in best],

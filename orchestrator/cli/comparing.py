@@ -25,7 +25,7 @@ from orchestrator.cli.options import (
     plan_keys,
     share_of,
 )
-from orchestrator.cli.output import CommandResult, format_of, room, shown, to_json
+from orchestrator.cli.output import CommandResult, format_of, room, tables_result, to_json
 from orchestrator.errors import UsageError
 from orchestrator.files import check_writable, write_file
 from orchestrator.frozen import frozen
@@ -357,7 +357,7 @@ def bisect(
     def identity(index: int | None) -> str | None:
         return None if index is None else releases[index].release_id
 
-    return shown(
+    return tables_result(
         f"{releases[0].name} on {facts.title} {facts.serial}\n",
         table,
         "",
@@ -395,7 +395,7 @@ _BISECTED: Final[Sequence[Column[_BisectedBuild]]] = (
         "",
         lambda row: row[3],
         Kind.FLAG,
-        shown=lambda row: "<- first bad" if row[3] else "",
+        tables_result=lambda row: "<- first bad" if row[3] else "",
     ),
 )
 

@@ -18,7 +18,7 @@ from orchestrator import __version__
 from orchestrator.cli.campaigns import exit_code_of, reporting_workspace
 from orchestrator.cli.commands import command, workspace_of
 from orchestrator.cli.options import DryRun, Texts, Wait, refuse
-from orchestrator.cli.output import CommandResult, shown, to_json
+from orchestrator.cli.output import CommandResult, tables_result, to_json
 from orchestrator.errors import DeviceError, UsageError
 from orchestrator.files import check_writable, write_file
 from orchestrator.frozen import frozen
@@ -58,7 +58,7 @@ def list_attached(settings: Settings) -> CommandResult:
             notes.append(offer)
     table = listed_table(listed)
     exit_code = 0 if all(item.usable for item in listed) else DeviceError.exit_code
-    return shown(table, *notes, exit_code=exit_code)
+    return tables_result(table, *notes, exit_code=exit_code)
 
 
 @command("device restore")
@@ -184,7 +184,7 @@ def adb(
     running = {item["for"]: item for item in servers}
     rows = [running.get(purpose, {"for": purpose}) for purpose in ("real phones", "virtual phones")]
     listed = Table(name="servers", caption="adb servers", columns=_SERVERS, rows=rows)
-    return shown(listed, f"adb binary: {binary}", facts={"binary": binary})
+    return tables_result(listed, f"adb binary: {binary}", facts={"binary": binary})
 
 
 _SERVERS: Sequence[Column[Mapping[str, Any]]] = (
@@ -236,7 +236,7 @@ def equal_sides_result(workspace: Workspace, plan: Plan) -> CommandResult:
         for part in (one_line(item.text), resolution.resolution_table(item), "")
     ]
     problems = resolution.problems_of(measured)
-    result = shown(
+    result = tables_result(
         *parts[:-1],
         *problems,
         facts={"resolutions": resolutions, "problems": problems},
@@ -426,7 +426,7 @@ def findings_result(findings: Sequence[HostCheck]) -> CommandResult:
     steps = [f"{item.check}: {item.next_step}" for item in ranked if item.next_step]
     notes = ["", "what to do:", *map(one_line, dict.fromkeys(steps))] if steps else []
     counts = {level: sum(item.level == level for item in ranked) for level in order}
-    return shown(
+    return tables_result(
         Table(name="findings", caption="What was checked", columns=_FOUND, rows=ranked),
         *notes,
         facts={"problems": counts["problem"], "warnings": counts["warning"]},

@@ -16,7 +16,7 @@ from typer import Option
 
 from orchestrator.cli.commands import command, workspace_of
 from orchestrator.cli.options import Json
-from orchestrator.cli.output import CommandResult, shown, styled, watched
+from orchestrator.cli.output import CommandResult, styled, tables_result, watched
 from orchestrator.errors import UsageError
 from orchestrator.records.campaign import ELSEWHERE, PhoneActivity, PhoneStatus, Status
 from orchestrator.records.run import Outcome
@@ -173,7 +173,7 @@ def status(
             # As high as the terminal: scrolled lines can't be watched.
             size = shutil.get_terminal_size() if is_open and sys.stdout.isatty() else None
             text = _text(workspace, statuses, size and size.columns - 1, size and size.lines - 1)
-            result = shown(
+            result = tables_result(
                 Table(
                     name="campaigns", caption="Open campaigns", columns=_CAMPAIGNS, rows=statuses
                 ),
@@ -357,7 +357,7 @@ class TerminalObserver:
 
     def on_event(self, event: object) -> None:
         """Apply an event, and print it where its line should stay."""
-        from orchestrator.app.progress import describe
+        from orchestrator.app.progress import event_text
         from orchestrator.engine.events import CampaignEnded, CampaignStarted
 
         with self._lock:
@@ -369,7 +369,7 @@ class TerminalObserver:
         elif isinstance(event, CampaignEnded):
             self._live.stop()
             atexit.unregister(self._live.stop)
-        if _stays_printed(event) and (text := describe(event)):
+        if _stays_printed(event) and (text := event_text(event)):
             self._console.print(text, markup=False, highlight=False)
 
     def _drawing(self) -> Text:

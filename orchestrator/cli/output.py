@@ -263,7 +263,7 @@ def joined(lines: Iterable[Line]) -> tuple[str, list[str]]:
     return "\n".join(row for row, _ in rows), [look for _, look in rows]
 
 
-def shown(
+def tables_result(
     *parts: str | Table[Any],
     facts: Mapping[str, object] | None = None,
     exit_code: int = 0,

@@ -14,7 +14,7 @@ from typer import Argument, Option
 
 from orchestrator.cli.commands import command, workspace_of
 from orchestrator.cli.options import Texts
-from orchestrator.cli.output import CommandResult, shown, to_json
+from orchestrator.cli.output import CommandResult, tables_result, to_json
 from orchestrator.errors import AdbUnavailableError, UsageError
 from orchestrator.files import expanded, write_file
 from orchestrator.records.case import SkippedCase
@@ -103,7 +103,7 @@ def show(
         parts.append(f"\neach device has {time}; runs that haven't started by then are left out")
     # Last, where it is read: without these programs the devices run nothing.
     parts += ["\nmissing:", *(f"  {item.reason}" for item in missing)] if missing else []
-    return shown(
+    return tables_result(
         *parts,
         facts={
             "name": plan.name,

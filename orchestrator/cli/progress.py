@@ -26,10 +26,10 @@ class LineObserver:
 
     def on_event(self, event: object) -> None:
         """Print the event, if it has a line for people."""
-        from orchestrator.app.progress import describe
+        from orchestrator.app.progress import event_text
         from orchestrator.engine.events import Notice
 
-        if text := describe(event):
+        if text := event_text(event):
             line = (
                 text
                 if isinstance(event, Notice)
@@ -63,10 +63,10 @@ class JsonObserver:
 
     def on_event(self, event: object) -> None:
         """Write the event, with the campaign's id and its keys."""
-        from orchestrator.app.progress import record_of
+        from orchestrator.app.progress import event_record
         from orchestrator.engine.events import Notice
 
-        record = record_of(event)
+        record = event_record(event)
         if record is not None and not isinstance(event, Notice):
             self._campaign_id = str(record.get("campaign_id", self._campaign_id))
             record = {"campaign_id": self._campaign_id, **record}

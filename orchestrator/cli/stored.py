@@ -15,7 +15,7 @@ from typer import Argument, Option
 from orchestrator.cli.campaigns import reporting_workspace
 from orchestrator.cli.commands import command, workspace_of
 from orchestrator.cli.options import DryRun, Out, Texts
-from orchestrator.cli.output import CommandResult, Streamed, room, shown
+from orchestrator.cli.output import CommandResult, Streamed, room, tables_result
 from orchestrator.errors import StoreError, UsageError
 from orchestrator.fields import unknown_word_message
 from orchestrator.files import write_file
@@ -97,7 +97,7 @@ def campaigns(
     table = campaigns_table(rows[: limit or None])
     further = "{count} older campaigns: --limit 0 lists all"
     max_rows = _SHOWN if limit is None else None
-    return shown(replace(table, nothing=nothing, most=max_rows, further=further))
+    return tables_result(replace(table, nothing=nothing, most=max_rows, further=further))
 
 
 @frozen
@@ -327,7 +327,7 @@ def usage(settings: Settings) -> CommandResult:
     """
     from orchestrator.app.stored import disk_usage
 
-    return shown(disk_usage(settings))
+    return tables_result(disk_usage(settings))
 
 
 @command("results close")

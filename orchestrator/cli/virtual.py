@@ -12,7 +12,7 @@ from typer import Argument, Context, Option
 from orchestrator.app.requests import LabRequest
 from orchestrator.cli.commands import command
 from orchestrator.cli.options import Texts, refuse
-from orchestrator.cli.output import CommandResult, shown
+from orchestrator.cli.output import CommandResult, tables_result
 from orchestrator.errors import UsageError
 from orchestrator.frozen import frozen
 from orchestrator.settings import Settings
@@ -49,7 +49,7 @@ def up(settings: Settings, context: Context, request: _Phones) -> CommandResult:
     else:
         phones = virtual_phones.start(settings, request)
     address = str(virtual_phones.adb_server(settings).address)
-    return shown(
+    return tables_result(
         _phones([asdict(phone) for phone in phones]),
         f"adb server at {address}; 'benchfarm virtual down' stops phones and server",
         facts={"adb_server": address},
@@ -119,7 +119,9 @@ def list_phones(settings: Settings) -> CommandResult:
     except UsageError:
         phones = []
     profiles = virtual_phones.call("profiles", "profile_names")
-    return shown(_phones(phones), f"profiles: {', '.join(profiles)}", facts={"profiles": profiles})
+    return tables_result(
+        _phones(phones), f"profiles: {', '.join(profiles)}", facts={"profiles": profiles}
+    )
 
 
 @command("virtual fault")

@@ -45,7 +45,7 @@ from orchestrator.records.plan import (
     PlanTerms,
     keys_of,
 )
-from orchestrator.units import each, split
+from orchestrator.units import as_list, split
 
 #: Characters of a model's name in a campaign's default name, at most.
 _NAME_CHARS: Final = 80
@@ -97,7 +97,7 @@ def plan_from_options(
     option_values: PlanOptions = {"models": [], **options}
     if option_values.get("name") is None:
         option_values["name"] = _default_name(
-            [Path(path).stem for path in each(option_values["models"])]
+            [Path(path).stem for path in as_list(option_values["models"])]
         )
     if option_values.get("sustained") and not option_values.get("passes"):
         option_values["passes"] = ["sustained"]
@@ -189,7 +189,7 @@ def _checked(source: Source, folder: Path, home: Path | None = None) -> Plan:
     }
     # Load declared programs' files first, so that ``builds`` may use their names.
     matrix = source.value.get("matrix") if isinstance(source.value, Mapping) else None
-    for tool in each(matrix.get("tools") or ()) if isinstance(matrix, Mapping) else ():
+    for tool in as_list(matrix.get("tools") or ()) if isinstance(matrix, Mapping) else ():
         with suppress(ValueError):
             rules["program"](tool)
     plan = checked(source, Plan, context=rules)
@@ -221,7 +221,7 @@ def _plan_value(key: PlanKey, value: Any) -> Any:  # noqa: ANN401 - each key has
     """
     match key.at:
         case ("models",):
-            return [{"path": _absolute(item)} for item in each(value)]
+            return [{"path": _absolute(item)} for item in as_list(value)]
         case ("matrix", "tools"):
             return [_absolute(tool) if _is_declaration(tool) else tool for tool in split(value)]
         case ("matrix", "flags"):
@@ -234,7 +234,7 @@ def _plan_value(key: PlanKey, value: Any) -> Any:  # noqa: ANN401 - each key has
         case ("parity_inputs",):
             return _absolute(value)
         case _ if key.is_list:
-            return split(value) if key.key.commas else list(map(str, each(value)))
+            return split(value) if key.key.commas else list(map(str, as_list(value)))
         case _:
             return value
 
@@ -261,7 +261,7 @@ def _flag_sets(value: object) -> list[dict[str, str]]:
     if isinstance(value, Mapping):
         return [{str(name): str(item) for name, item in value.items()}] if value else []
     flags: dict[str, str] = {}
-    for flag in each(value):
+    for flag in as_list(value):
         name, equals, text = str(flag).partition("=")
         if not equals:
             raise ValueError(f"{flag!r} lacks a value; write name=value")

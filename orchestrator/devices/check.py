@@ -15,7 +15,7 @@ from shlex import quote
 from typing import Final
 
 from orchestrator.clock import Clock, Deadline
-from orchestrator.devices.conditioning import LadderConditioner
+from orchestrator.devices.conditioning import Conditioner
 from orchestrator.devices.phone import AdbDevice
 from orchestrator.devices.runs import parse_processes
 from orchestrator.devices.sockets import failure_reason
@@ -75,7 +75,7 @@ _REQUIRED_TOOLS: Final = {
 }
 
 
-def check_phone(device: AdbDevice, conditioner: LadderConditioner) -> Iterator[PhoneCheck]:
+def check_phone(device: AdbDevice, conditioner: Conditioner) -> Iterator[PhoneCheck]:
     """Yield the result of each check; the device must be leased, and is restored at the end.
 
     A failed check is a result, not an error.
@@ -321,7 +321,7 @@ def _log(device: AdbDevice) -> Found:
     return CheckResult.MISSING, observation, "the app's results can't be read"
 
 
-def _quiet(device: AdbDevice, conditioner: LadderConditioner) -> Found:
+def _quiet(device: AdbDevice, conditioner: Conditioner) -> Found:
     """Bring the phone into the default quiet mode and back; report unavailable steps."""
     notes: list[str] = []
 

@@ -69,7 +69,7 @@ _UNDO_FILE: Final = "undo"
 _QUIET_TIMEOUT_S: Final = 120.0
 
 
-class LadderConditioner:
+class Conditioner:
     """Prepares devices before each run and restores them after the last; one for all devices of a
     process.
     """

@@ -17,7 +17,7 @@ from orchestrator.devices.retries import LISTED
 from orchestrator.errors import DeviceError, HostStorageError, UsageError
 from orchestrator.files import keep_file
 from orchestrator.ports import ListedPhone
-from orchestrator.processes import all_at_once
+from orchestrator.processes import map_in_threads
 from orchestrator.scripts import ATTEMPTS, Answer
 
 _PROBE_TIMEOUT_S: Final = 8.0
@@ -126,7 +126,7 @@ class PhoneCache:
         return self._sources[name][1]
 
     def keep(self, server: AdbServer, phones: Sequence[ListedPhone]) -> None:
-        """Keep these phones of a server in place of its earlier ones, before `judge_twins`.
+        """Keep these phones of a server in place of its earlier ones, before `choose_transports`.
 
         A restarted server counts its transport ids from one: its phones are invalidated as soon as
         a listing lacks them, or fails.
@@ -169,17 +169,17 @@ def list_devices(
         )
 
     try:
-        phones = all_at_once(probe, parse_devices(server.device_list()))
+        phones = map_in_threads(probe, parse_devices(server.device_list()))
     finally:
         cache.keep(server, phones)
-    return judge_twins(phones)
+    return choose_transports(phones)
 
 
 #: The begin of the reason why two phones with one serial number are unusable.
 SEVERAL: Final = "several phones call themselves "
 
 
-def judge_twins(phones: Sequence[ListedPhone]) -> list[ListedPhone]:
+def choose_transports(phones: Sequence[ListedPhone]) -> list[ListedPhone]:
     """Settle which of several transports with one ``ro.serialno`` is used.
 
     The same boot id means one phone, reached twice: USB goes before TCP. Different boot ids mean
@@ -323,7 +323,7 @@ class NetworkPhones:
         keep_file(self._path, "".join(f"{address}\n" for address in addresses))
 
 
-def join(server: AdbServer, addresses: Sequence[str]) -> Iterator[tuple[str, DeviceError]]:
+def connect_known(server: AdbServer, addresses: Sequence[str]) -> Iterator[tuple[str, DeviceError]]:
     """Connect the phones that a server doesn't list; yield each failed address and its error."""
     listed = {item.address for item in parse_devices(server.device_list())} if addresses else set()
     for address in addresses:

@@ -54,7 +54,7 @@ _SAMPLER_END_S: Final = 2.0
 _LEADER_FILE: Final = "leader"
 
 
-class AloneDevice:
+class PlainDevice:
     """A device with nothing to close."""
 
     def close(self) -> None:
@@ -71,7 +71,7 @@ class AloneDevice:
         raise NotImplementedError(limitation)
 
 
-class HostDevice(AloneDevice):
+class HostDevice(PlainDevice):
     """This computer. Files stay in place, commands run in ``/bin/sh``; it has no apps and no log."""
 
     serial = HOST_SERIAL

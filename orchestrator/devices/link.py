@@ -42,7 +42,7 @@ from orchestrator.errors import (
 )
 from orchestrator.files import OUTPUT_MOST_BYTES
 from orchestrator.ports import ShellResult
-from orchestrator.processes import turn
+from orchestrator.processes import hold_slot
 from orchestrator.records.case import Serial
 from orchestrator.scripts import Answer, run_scripts, script_command, section_mark
 
@@ -262,7 +262,7 @@ class PhoneLink:
         the part; the next push removes a remaining draft).
         """
         with (
-            turn(PUSHES, self.pushes_cancelled),
+            hold_slot(PUSHES, self.pushes_cancelled),
             source.open("rb", buffering=0) as file,
             self.open(
                 deadline=Deadline(push_timeout_s(source), self.clock),

@@ -35,7 +35,7 @@ from orchestrator.sysfs import (
     COLDEST_C,
     HOTTEST_C,
     content_of,
-    number,
+    finite_number,
     parse_clocks,
     parse_cpu_list,
     parse_first_number,
@@ -43,7 +43,7 @@ from orchestrator.sysfs import (
     parse_kernel_counts,
     parse_thermal_zones,
     policies,
-    whole,
+    whole_number,
 )
 
 _CPU: Final = "/sys/devices/system/cpu"
@@ -225,8 +225,8 @@ def parse_clusters(text: str) -> tuple[CpuCluster, ...]:
     clusters = [
         CpuCluster(
             cpus=cpus,
-            min_khz=whole(files.get("cpuinfo_min_freq", [""])[0]),
-            max_khz=whole(files.get("cpuinfo_max_freq", [""])[0]),
+            min_khz=whole_number(files.get("cpuinfo_min_freq", [""])[0]),
+            max_khz=whole_number(files.get("cpuinfo_max_freq", [""])[0]),
         )
         for cpus, files in policies(text)
     ]
@@ -359,7 +359,7 @@ def parse_thermalservice(text: str) -> dict[str, Any]:
     heat: dict[str, float] = {}
     battery_c: float | None = None
     for sensor in _TEMPERATURE.finditer(current):
-        value, kind = number(sensor["value"]), int(sensor["type"])
+        value, kind = finite_number(sensor["value"]), int(sensor["type"])
         if kind == _SKIN:
             statuses.append(int(sensor["status"]))
         if kind not in _NO_HEAT and value is not None and COLDEST_C < value < HOTTEST_C:
@@ -388,8 +388,8 @@ def parse_battery(text: str) -> dict[str, Any]:
         key, colon, value = line.partition(":")
         if colon:
             values.setdefault(key.strip(), value.strip())
-    level, scale = whole(values.get("level")), whole(values.get("scale"))
-    tenths = number(values.get("temperature", ""))
+    level, scale = whole_number(values.get("level")), whole_number(values.get("scale"))
+    tenths = finite_number(values.get("temperature", ""))
     sources = {name: values.get(f"{word} powered") for name, word in _POWER_SOURCES.items()}
     plugged = next((name for name, is_powered in sources.items() if is_powered == "true"), "")
     return {
@@ -399,7 +399,7 @@ def parse_battery(text: str) -> dict[str, Any]:
         if scale
         else level,
         "battery_heat_c": None if tenths is None else tenths / 10,
-        "battery_health": BATTERY_HEALTH.get(whole(values.get("health")) or 0, ""),
+        "battery_health": BATTERY_HEALTH.get(whole_number(values.get("health")) or 0, ""),
         "plugged": plugged or ("none" if "false" in {sources["ac"], sources["usb"]} else ""),
     }
 

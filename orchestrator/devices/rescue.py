@@ -32,7 +32,7 @@ _SHORTEST_PAUSE_S: Final = 0.5
 _LONGEST_PAUSE_S: Final = 10.0
 
 
-class LadderRescuer:
+class Rescuer:
     """Recovers phones; one for all phones of a process."""
 
     def __init__(self, power: HubPower, *, answer_s: float = _ANSWER_S) -> None:

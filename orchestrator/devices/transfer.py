@@ -35,7 +35,7 @@ from orchestrator.errors import (
     UsageError,
 )
 from orchestrator.ports import HostFile, PackageInfo, PlacedFile
-from orchestrator.processes import turn
+from orchestrator.processes import hold_slot
 from orchestrator.records.failures import INSTALL_STEPS
 from orchestrator.scripts import Answer, script_command
 
@@ -261,7 +261,7 @@ class InstalledApps(PhoneLink):
         answer, outgoing = bytearray(), memoryview(b"")
         command = f"exec:cmd package install -r -d -g -S {size_bytes}"
         with contextlib.ExitStack() as sending:
-            sending.enter_context(turn(PUSHES, self.pushes_cancelled))
+            sending.enter_context(hold_slot(PUSHES, self.pushes_cancelled))
             deadline = Deadline(push_timeout_s(apk) + _SETTLE_S, self.clock)
             with (
                 self.open(

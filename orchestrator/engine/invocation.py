@@ -54,9 +54,9 @@ from orchestrator.records.verdict import (
 )
 
 if TYPE_CHECKING:
-    from orchestrator.devices.conditioning import LadderConditioner
+    from orchestrator.devices.conditioning import Conditioner
     from orchestrator.devices.lease import FileLease, QuarantineFolder
-    from orchestrator.devices.rescue import LadderRescuer
+    from orchestrator.devices.rescue import Rescuer
     from orchestrator.store.opening import Store
 
 
@@ -73,8 +73,8 @@ class CampaignContext:
     store: Store
     tools: Mapping[ToolName, Tool]
     lease: FileLease
-    conditioner: LadderConditioner
-    rescuer: LadderRescuer
+    conditioner: Conditioner
+    rescuer: Rescuer
     quarantine: QuarantineFolder
     observer: Observer
     clock: Clock

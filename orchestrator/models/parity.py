@@ -27,7 +27,7 @@ from orchestrator.errors import BenchfarmError, InterruptedByUserError, ModelErr
 from orchestrator.files import make_private, write_whole
 from orchestrator.models.inspect import inspect_model
 from orchestrator.ports import ParityBasis
-from orchestrator.processes import child_environment, turn
+from orchestrator.processes import child_environment, hold_slot
 from orchestrator.records.case import Model
 from orchestrator.records.model import ModelFacts, TensorFacts
 from orchestrator.records.run import Attachment
@@ -182,7 +182,7 @@ class HostReference:
         folder = self._folder / "outputs" / key
         if (folder / "done.json").is_file():
             return folder
-        with turn(_COMPUTING, self._cancelled):
+        with hold_slot(_COMPUTING, self._cancelled):
             self._check_cancelled()
             failed_s, reason = _FAILED.get(key, (-math.inf, ""))
             if failed_s >= self._created_s:

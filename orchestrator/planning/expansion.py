@@ -150,7 +150,7 @@ class Stock:
     #: The files for each flag value that names a file of this computer (``@path``).
     host_files: Mapping[str, HostFiles] = field(default_factory=dict)
     #: A build's sha256 -> the build with TensorFlow's operators, used for models that need them.
-    twins: Mapping[str, Build] = field(default_factory=dict)
+    flex_builds: Mapping[str, Build] = field(default_factory=dict)
 
 
 @frozen
@@ -237,7 +237,7 @@ def _model_cases(
             continue
         build = stock.builds.get((facts.serial, tool))
         if model.needs_flex and isinstance(build, Build):
-            build = stock.twins.get(build.sha256, build)
+            build = stock.flex_builds.get(build.sha256, build)
         for delegate in delegates_for(plan, kind, tool):
             unfit = (
                 misfit

@@ -19,7 +19,7 @@ from orchestrator.frozen import frozen
 from orchestrator.passes import passes
 from orchestrator.records.case import grouped
 from orchestrator.report.data import ReportData
-from orchestrator.report.winners import alike, by_threads, fastest_row, figure_of
+from orchestrator.report.winners import by_threads, fastest_row, figure_of, figures_of_one_kind
 from orchestrator.tables.escapes import visible
 from orchestrator.tables.rows import ResultRow
 from orchestrator.units import counted, format_percent
@@ -205,7 +205,7 @@ def _quantised(rows: Sequence[ResultRow]) -> Iterator[Sentence]:
         if len(names) < 2:
             continue
         group = [row for name in names for row in models[name]]
-        figures = alike({row.key: row.result for row in group})
+        figures = figures_of_one_kind({row.key: row.result for row in group})
         same_kind = [replace(row, compared=figures[row.key]) for row in group if row.key in figures]
         best = [fastest_row(of_model) for of_model in _by_model(same_kind)]
         quantised_rows = [row for row in best if _QUANTISED.search(row.case.model_name.lower())]

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import field, replace
 
 from orchestrator.analysis.case_result import CaseResult
-from orchestrator.analysis.measured import Measured, gather
+from orchestrator.analysis.measured import Measured, judge_cases
 from orchestrator.analysis.outcome import figure_us
 from orchestrator.analysis.rounds import progress_by_case
 from orchestrator.frozen import frozen
@@ -62,7 +62,7 @@ _MODEL_SUFFIX = ".tflite"
 
 
 @contextmanager
-def collector_off() -> Iterator[None]:
+def without_garbage_collection() -> Iterator[None]:
     """Keep the garbage collector off; it is on again afterwards when it was on before."""
     was_on = gc.isenabled()
     gc.disable()
@@ -98,11 +98,11 @@ class Stored:
     left_out: str = ""
 
 
-@collector_off()
+@without_garbage_collection()
 def build_report_data(stored: Stored) -> ReportData:
     """Derive the figures of a report over some campaigns."""
     campaigns, builds = stored.campaigns, stored.builds
-    measured = gather(
+    measured = judge_cases(
         stored.runs, campaigns, beside=stored.beside, devices=stored.devices, builds=builds
     )
     cases = [item.case for item in measured.values()]

@@ -32,7 +32,13 @@ from orchestrator.report.drawing import (
     ticks,
     treemap,
 )
-from orchestrator.report.winners import Contest, alike, by_threads, kind_title, model_answer
+from orchestrator.report.winners import (
+    Contest,
+    by_threads,
+    figures_of_one_kind,
+    kind_title,
+    model_answer,
+)
 from orchestrator.tables.html import Html
 from orchestrator.tables.labels import (
     ShortNames,
@@ -219,7 +225,7 @@ def thread_steps(rows: Iterable[ResultRow]) -> Iterator[list[ThreadStep]]:
     for members in by_threads(
         row for row in rows if row.own_summary is not None and row.case.threads > 0
     ):
-        figures = alike({row.key: row.result for row in members})
+        figures = figures_of_one_kind({row.key: row.result for row in members})
         fewest = members[0]
         if fewest.key not in figures:
             continue

@@ -22,7 +22,7 @@ from orchestrator.tables.comparisons import (
 )
 from orchestrator.tables.escapes import WIDTH, markdown_text, visible, wrap
 from orchestrator.tables.renderers import as_markdown
-from orchestrator.tables.table import plain
+from orchestrator.tables.table import json_value
 from orchestrator.units import counted, format_percent
 
 _FORBIDDEN_IN_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -165,7 +165,7 @@ def to_data(comparison: Comparison) -> dict[str, object]:
         "is_virtual": comparison.is_virtual,
         "threshold": comparison.change_rule.threshold,
         "level": comparison.change_rule.level,
-        "overall": plain(comparison.overall),
+        "overall": json_value(comparison.overall),
         "only_baseline": list(comparison.only_baseline),
         "only_candidate": list(comparison.only_candidate),
         "notes": list(comparison.notes),

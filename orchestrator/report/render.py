@@ -11,7 +11,7 @@ from orchestrator.analysis.measured import Measured
 from orchestrator.passes import pass_tables
 from orchestrator.records.case import grouped
 from orchestrator.report.advice import collect_advice
-from orchestrator.report.assembly import collector_off
+from orchestrator.report.assembly import without_garbage_collection
 from orchestrator.report.charts import (
     ThreadStep,
     model_pictures,
@@ -45,7 +45,7 @@ from orchestrator.tables.results import (
 )
 from orchestrator.tables.rows import ResultRow
 from orchestrator.tables.table import NOTHING, Column, Form, Kind, Table
-from orchestrator.units import few, format_figure, format_percent
+from orchestrator.units import first_few, format_figure, format_percent
 
 #: With more models than this, their pictures are folded below the winners.
 _MOST_OPEN: Final = 3
@@ -74,7 +74,7 @@ def _used_tables(data: ReportData) -> Sequence[Table[Any]]:
     ]
 
 
-@collector_off()
+@without_garbage_collection()
 def render_html(data: ReportData, *, title: str, is_of_site: bool = False) -> str:
     """Return the report as one HTML file with styles and scripts, without external references.
 
@@ -385,4 +385,4 @@ def _grade(item: Measured) -> str:
 
 
 def _listed(texts: set[str]) -> str:
-    return "; ".join(few(sorted(texts - {""}), _MOST_NAMED)) or NOTHING
+    return "; ".join(first_few(sorted(texts - {""}), _MOST_NAMED)) or NOTHING

@@ -214,7 +214,9 @@ def ranked(
     marked: dict[str, ResultRow] = {}
     contests = []
     for group in grouped(rows, _contest_group).values():
-        summaries = alike({row.key: row.result for row in group if row.result.is_judged})
+        summaries = figures_of_one_kind(
+            {row.key: row.result for row in group if row.result.is_judged}
+        )
         best = best_of(summaries)
         for row in group:
             ratio, baseline = speed_ups.get(row.key, (None, ""))
@@ -272,7 +274,7 @@ def winners(contests: Iterable[Contest]) -> list[Contest]:
     return [item for item, count in tried if item.best is not None and count > 1]
 
 
-def alike(results: Mapping[str, CaseResult]) -> dict[str, Summary]:
+def figures_of_one_kind(results: Mapping[str, CaseResult]) -> dict[str, Summary]:
     """Return the figures of results by case key, all of one kind."""
     return {
         key: result.summary
@@ -315,7 +317,7 @@ def _baseline_group(row: ResultRow) -> Hashable:
 def _speed_ups(group: Sequence[ResultRow]) -> Iterator[tuple[str, tuple[Ratio, str]]]:
     """Yield the keys of the judged rows with their speed-up and the baseline's configuration."""
     rows = {row.key: row for row in group if row.own_summary is not None}
-    summaries = alike({key: row.result for key, row in rows.items()})
+    summaries = figures_of_one_kind({key: row.result for key, row in rows.items()})
     # The fastest of all on the CPU. Where it isn't judged, a slower baseline would flatter.
     on_cpu = [key for key in summaries if rows[key].case.delegate.is_cpu]
     fastest = fastest_of({key: summaries[key] for key in on_cpu}) if on_cpu else None

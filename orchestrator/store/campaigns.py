@@ -39,7 +39,7 @@ from orchestrator.records.case import (
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.history import DeviceSighting
 from orchestrator.records.run import ABANDONED, Outcome
-from orchestrator.store.database import Database, readable, warn
+from orchestrator.store.database import Database, readable_rows, warn
 from orchestrator.store.schema import (
     BUILDS,
     CAMPAIGNS,
@@ -191,7 +191,7 @@ class Campaigns(Database):
             last_first = last_first.where(~CAMPAIGNS.c.is_hidden)
         with self.reading() as connection:
             rows = connection.execute(last_first.limit(limit)).mappings().all()
-        return [campaign for _, campaign in readable(rows, _campaign_of)]
+        return [campaign for _, campaign in readable_rows(rows, _campaign_of)]
 
     def campaign_count(self) -> int:
         """Return the number of campaigns."""
@@ -227,7 +227,7 @@ class Campaigns(Database):
             for page in pages(campaign_ids):
                 of_page = query.where(CAMPAIGNS.c.campaign_id.in_(page))
                 rows = connection.execute(of_page).mappings().all()
-                for row, skipped in readable(rows, _skipped_of):
+                for row, skipped in readable_rows(rows, _skipped_of):
                     for skip in skipped:
                         if skip.reason_code == reason_code:
                             by_campaign.setdefault(row["campaign_id"], []).append(skip)
@@ -245,7 +245,7 @@ class Campaigns(Database):
         """Return the versions of each device with the time of each change, oldest first."""
         query = select(SIGHTINGS).order_by(SIGHTINGS.c.serial, SIGHTINGS.c.seen_at)
         with self.reading() as connection:
-            sightings = list(readable(connection.execute(query).mappings(), _facts_of))
+            sightings = list(readable_rows(connection.execute(query).mappings(), _facts_of))
         return {
             Serial(serial): [
                 DeviceSighting(at=row["seen_at"], facts=facts.versions) for row, facts in rows
@@ -271,7 +271,7 @@ class Campaigns(Database):
     def _named(self, table: Table, kind: type[Value]) -> dict[str, Value]:
         with self.reading() as connection:
             rows = connection.execute(select(table)).mappings().all()
-        read = readable(
+        read = readable_rows(
             rows,
             lambda row: load_document(kind, row["document"], where=f"{table.name} {row['sha256']}"),
         )
@@ -309,7 +309,7 @@ def read_cases(connection: Connection, numbers: Collection[int]) -> dict[int, Ca
     cases: dict[int, Case] = {}
     for page in pages(list(numbers)):
         rows = connection.execute(select(CASES).where(CASES.c.case_no.in_(page))).mappings()
-        cases.update((row["case_no"], case) for row, case in readable(rows, _case_of))
+        cases.update((row["case_no"], case) for row, case in readable_rows(rows, _case_of))
     return cases
 
 

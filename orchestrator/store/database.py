@@ -268,7 +268,7 @@ def _locked(name: str) -> StoreError:
     )
 
 
-def readable(rows: Iterable[Row], read: Callable[[Row], Read]) -> Iterator[tuple[Row, Read]]:
+def readable_rows(rows: Iterable[Row], read: Callable[[Row], Read]) -> Iterator[tuple[Row, Read]]:
     """Yield each row with its record; a row that can't be read is left out, with a warning."""
     for row in rows:
         try:

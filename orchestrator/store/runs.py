@@ -35,7 +35,7 @@ from orchestrator.store.campaigns import (
     pages,
     read_cases,
 )
-from orchestrator.store.database import Database, readable
+from orchestrator.store.database import Database, readable_rows
 from orchestrator.store.schema import (
     ATTACHMENTS,
     BLOBS,
@@ -302,7 +302,7 @@ class Runs(Database):
             return _run_of(item[0], item[1].decode("ascii"), cases[item[0]["case_no"]])
 
         with_cases = [item for item in texts if item[0]["case_no"] in cases]
-        return [(run, row["output"]) for (row, _), run in readable(with_cases, read)]
+        return [(run, row["output"]) for (row, _), run in readable_rows(with_cases, read)]
 
 
 def delete_runs(connection: Connection, run_nos: Sequence[int]) -> None:

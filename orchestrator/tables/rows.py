@@ -41,7 +41,7 @@ from orchestrator.tables.labels import (
 from orchestrator.tables.operators import Profile
 from orchestrator.tables.runs import LogExcerpt
 from orchestrator.tables.table import NOTHING
-from orchestrator.units import counted, few, format_percent, tokens_per_s
+from orchestrator.units import counted, first_few, format_percent, tokens_per_s
 
 _MOST_OPERATORS: Final = 6
 
@@ -361,7 +361,7 @@ class ResultRow:
         descriptions = [
             f"{name} ({reason})" if reason else name for name, reason in dict.fromkeys(operators)
         ]
-        return "; ".join(few(descriptions, _MOST_OPERATORS))
+        return "; ".join(first_few(descriptions, _MOST_OPERATORS))
 
     @property
     def outputs(self) -> Outputs | None:

@@ -134,7 +134,7 @@ class Column(Generic[R]):
 
     def data(self, row: R) -> Any:  # noqa: ANN401
         """Return the value for exports."""
-        value = plain(self.value(row))
+        value = json_value(self.value(row))
         return round(value, self.exact) if self.exact is not None and value is not None else value
 
     def figures(self, rows: Iterable[R]) -> list[float | None]:
@@ -198,7 +198,7 @@ def _words(value: object) -> str:
     return ", ".join(map(_words, value)) if isinstance(value, tuple | list) else str(value)
 
 
-def plain(value: Any) -> Any:  # noqa: ANN401
+def json_value(value: Any) -> Any:  # noqa: ANN401
     """Return a value as JSON: enums as their values, moments in ISO 8601, records and mappings as
     objects.
     """
@@ -209,10 +209,12 @@ def plain(value: Any) -> Any:  # noqa: ANN401
     if isinstance(value, datetime):
         return value.isoformat()
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {item.name: plain(getattr(value, item.name)) for item in dataclasses.fields(value)}
+        return {
+            item.name: json_value(getattr(value, item.name)) for item in dataclasses.fields(value)
+        }
     if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    return [plain(item) for item in value] if isinstance(value, list | tuple) else value
+        return {str(key): json_value(item) for key, item in value.items()}
+    return [json_value(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def record_of(columns: Iterable[Column[R]], row: R, form: Form = Form.JSON) -> dict[str, Any]:
@@ -222,7 +224,7 @@ def record_of(columns: Iterable[Column[R]], row: R, form: Form = Form.JSON) -> d
 
 def fields_of(record: object, *names: str) -> dict[str, Any]:
     """Return some fields of a record as JSON."""
-    return {name: plain(getattr(record, name)) for name in names}
+    return {name: json_value(getattr(record, name)) for name in names}
 
 
 def column_decimals(values: Sequence[float]) -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.devices.conditioning import LadderConditioner
+from orchestrator.devices.conditioning import Conditioner
 from orchestrator.errors import BenchfarmError, DeviceError, DeviceStorageError, DeviceTimeoutError
 from orchestrator.ports import DetachedCommand
 from orchestrator.records.case import RunId
@@ -195,7 +195,7 @@ def test_a_quiet_phone_is_afterwards_as_it_was(
 ) -> None:
     before = settings_of(phone.sh)
     assert len(before) > 5
-    conditioner = LadderConditioner(tmp_path / "journal")
+    conditioner = Conditioner(tmp_path / "journal")
     wanted = Quiet(**{**{name: getattr(QUIET, name) for name in QUIET.__slots__}, "screen": screen})
     conditioner.prepare(phone.device, replace(ANY, quiet=wanted))
     wanted_changes = {"state doze deep", "settings global window_animation_scale"}

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from orchestrator.analysis.measured import gather
+from orchestrator.analysis.measured import judge_cases
 from orchestrator.analysis.rounds import progress_by_case
 from orchestrator.app.doctor import host_findings
 from orchestrator.app.resuming import resume
@@ -156,7 +156,7 @@ def test_rounds_that_would_be_added_and_curves_that_are_cut_are_abandoned_too(
         (run.run_pass, run.invocation) for run in store.runs() if run.reason_code == "abandoned"
     }
     assert abandoned == {(Pass.TIMING, 2), (Pass.SUSTAINED, 1)}
-    assert progress_by_case(campaign, gather(store.runs(), [campaign]))[
+    assert progress_by_case(campaign, judge_cases(store.runs(), [campaign]))[
         timing.case_key
     ].text.endswith("after 2, then its campaign was abandoned")
 

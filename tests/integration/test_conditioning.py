@@ -12,7 +12,7 @@ import pytest
 
 from benchfarm_virtual.faults import parse_fault
 from orchestrator.devices.adb_server import AdbServer
-from orchestrator.devices.conditioning import LadderConditioner
+from orchestrator.devices.conditioning import Conditioner
 from orchestrator.devices.host import HostDevice
 from orchestrator.devices.phone import AdbDevice
 from orchestrator.devices.probes import unfit
@@ -72,7 +72,7 @@ def test_an_invocation_asks_a_phone_three_times(
 ) -> None:
     server = CountingServer(ServerAddress(port=adb_server.port))  # type: ignore[attr-defined]
     server.connect_tcp(phone.address)
-    device, conditioner = AdbDevice(server, phone.address), LadderConditioner(tmp_path)
+    device, conditioner = AdbDevice(server, phone.address), Conditioner(tmp_path)
     state = conditioner.prepare(device, ANY).state
     for name in ("first", "second"):
         server.count = 0
@@ -107,7 +107,7 @@ def test_a_setting_that_was_not_there_is_not_there_afterwards(
 ) -> None:
     device.shell("settings delete global stay_on_while_plugged_in")
     assert setting(device) == "null"
-    conditioner = LadderConditioner(tmp_path)
+    conditioner = Conditioner(tmp_path)
     conditioner.prepare(device, ANY)
     assert setting(device) != "null"
     conditioner.restore(device)
@@ -120,7 +120,7 @@ def test_nothing_is_changed_that_could_not_be_noted_before(
     before = setting(device)
     (tmp_path / "journal").write_text("a file where a folder should be")
     with pytest.raises(HostStorageError):
-        LadderConditioner(tmp_path / "journal").prepare(device, ANY)
+        Conditioner(tmp_path / "journal").prepare(device, ANY)
     assert setting(device) == before
 
 
@@ -131,7 +131,7 @@ def test_an_undo_that_fails_stays_in_the_journal_and_holds_up_no_other(
     journal.add(device.serial, SettingChange(what="first", undo="true"))
     journal.add(device.serial, SettingChange(what="second", undo="echo reason >&2; false"))
     with pytest.raises(DeviceCommandError, match=r"second can't be restored .*reason"):
-        LadderConditioner(tmp_path).restore(device)
+        Conditioner(tmp_path).restore(device)
     assert [change.what for change in journal.pending(device.serial)] == ["second"]
 
 
@@ -140,7 +140,7 @@ def test_a_hot_phone_is_waited_for_and_unfit_when_it_stays_hot(
 ) -> None:
     heat(phone, 85)
     clock = ManualClock()
-    fitness = LadderConditioner(tmp_path, clock=clock).prepare(
+    fitness = Conditioner(tmp_path, clock=clock).prepare(
         device, PlanTerms(limits=FitLimits(wait=30.0))
     )
     assert "thermal status" in fitness.reason or "battery at" in fitness.reason
@@ -159,7 +159,7 @@ def test_a_phone_that_cools_down_in_time_is_fit(
             return super().wait(seconds, cancelled)
 
     heat(phone, 85)
-    fitness = LadderConditioner(tmp_path, clock=CoolingClock()).prepare(
+    fitness = Conditioner(tmp_path, clock=CoolingClock()).prepare(
         device, PlanTerms(limits=FitLimits(wait=30.0))
     )
     assert fitness.reason == ""
@@ -178,7 +178,7 @@ def test_a_battery_in_danger_is_waited_for_by_nobody(
 ) -> None:
     kind, setting = fault.split()
     phone.faults.add(parse_fault(kind, [setting]))
-    conditioner = LadderConditioner(tmp_path)
+    conditioner = Conditioner(tmp_path)
     with pytest.raises(DeviceSetAsideError, match=said):
         conditioner.prepare(device, PlanTerms(limits=FitLimits(wait=3600.0)))
     phone.faults.clear()
@@ -193,7 +193,7 @@ def test_waiting_for_a_hot_phone_can_be_cancelled(
     heat(phone, 85)
     cancelled = threading.Event()
     cancelled.set()
-    fitness = LadderConditioner(tmp_path).prepare(
+    fitness = Conditioner(tmp_path).prepare(
         device, PlanTerms(limits=FitLimits(wait=300.0)), cancelled=cancelled
     )
     assert fitness.reason.startswith("cancelled")
@@ -201,14 +201,14 @@ def test_waiting_for_a_hot_phone_can_be_cancelled(
 
 def test_zones_of_the_profile_have_limits_of_their_own(device: AdbDevice, tmp_path: Path) -> None:
     zone = next(iter(device.state().heat_c))
-    conditioner = LadderConditioner(tmp_path, zone_limits=lambda facts: {f"^{zone}$": -10.0})
+    conditioner = Conditioner(tmp_path, zone_limits=lambda facts: {f"^{zone}$": -10.0})
     fitness = conditioner.prepare(device, ANY)
     assert fitness.reason.startswith(zone)
 
 
 def test_a_computer_is_fit_and_nothing_is_changed_on_it(tmp_path: Path) -> None:
     device = HostDevice(tmp_path / "work")
-    conditioner = LadderConditioner(tmp_path / "journal")
+    conditioner = Conditioner(tmp_path / "journal")
     assert conditioner.prepare(device, PlanTerms()).reason == ""
     assert conditioner.unrestored() == []
 
@@ -234,10 +234,10 @@ def test_a_first_snapshot_that_can_not_be_read_is_not_taken_anew(
     path = UndoJournal(tmp_path)._path(device.serial, "snapshot")
     path.write_bytes(content)
     with pytest.raises(HostStorageError, match="snapshot"):
-        LadderConditioner(tmp_path).prepare(device, ANY)
+        Conditioner(tmp_path).prepare(device, ANY)
     assert path.read_bytes() == content
     path.unlink()
-    LadderConditioner(tmp_path).restore(device)
+    Conditioner(tmp_path).restore(device)
 
 
 def test_what_a_phone_s_own_file_says_unreadably_is_told_and_kept(
@@ -245,7 +245,7 @@ def test_what_a_phone_s_own_file_says_unreadably_is_told_and_kept(
 ) -> None:
     file = f"{device.work_folder}/undo"
     device.shell(f"mkdir -p {device.work_folder}; echo '{{' >{file}")
-    conditioner = LadderConditioner(tmp_path)
+    conditioner = Conditioner(tmp_path)
     for use in (
         conditioner.pending,
         lambda phone: conditioner.prepare(phone, ANY),
@@ -263,16 +263,16 @@ def test_a_failed_undo_is_done_where_all_is_as_before(device: AdbDevice, tmp_pat
     journal.add(device.serial, SettingChange(what="first", undo="false", read="echo 1", was="1"))
     journal.add(device.serial, SettingChange(what="second", undo="false", read="echo 2", was="1"))
     with pytest.raises(DeviceCommandError, match=r"^\S+ second can't be restored"):
-        LadderConditioner(tmp_path).restore(device)
+        Conditioner(tmp_path).restore(device)
     assert [change.what for change in journal.pending(device.serial)] == ["second"]
     journal.keep(device.serial, ())
-    LadderConditioner(tmp_path).restore(device)
+    Conditioner(tmp_path).restore(device)
 
 
 def test_a_held_change_that_failed_and_changed_nothing_is_not_owed(
     device: AdbDevice, tmp_path: Path
 ) -> None:
-    conditioner = LadderConditioner(tmp_path)
+    conditioner = Conditioner(tmp_path)
     for was, owed in (("1", []), ("2", ["x"])):
         with pytest.raises(DeviceCommandError):
             conditioner.hold(
@@ -285,7 +285,7 @@ def test_a_held_change_that_failed_and_changed_nothing_is_not_owed(
 def test_a_phone_that_adb_reaches_by_an_address_keeps_its_radios(
     device: AdbDevice, phone: "Phone", tmp_path: Path
 ) -> None:
-    conditioner = LadderConditioner(tmp_path)
+    conditioner = Conditioner(tmp_path)
     notes: list[str] = []
     conditioner.prepare(
         device,

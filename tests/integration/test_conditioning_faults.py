@@ -21,7 +21,7 @@ from benchfarm_virtual.faults import parse_fault
 from orchestrator.clock import SystemClock
 from orchestrator.devices.adb_server import AdbServer
 from orchestrator.devices.check import check_phone
-from orchestrator.devices.conditioning import LadderConditioner
+from orchestrator.devices.conditioning import Conditioner
 from orchestrator.devices.phone import AdbDevice
 from orchestrator.devices.quiet import steps_for
 from orchestrator.devices.sockets import ServerAddress
@@ -148,7 +148,7 @@ def as_before(device: AdbDevice, phone: Phone, before: dict[str, str]) -> None:
     assert device.shell(f"ls {device.work_folder}").text.split() in ([], ["runs"])
 
 
-def prepare(conditioner: LadderConditioner, device: AdbDevice, quiet: Quiet = EVERYTHING) -> None:
+def prepare(conditioner: Conditioner, device: AdbDevice, quiet: Quiet = EVERYTHING) -> None:
     conditioner.prepare(device, replace(ANY, quiet=quiet))
 
 
@@ -161,7 +161,7 @@ def test_every_wish_is_made_true_and_all_of_it_undone(
     device: Tripwire, phone: Phone, tmp_path: Path
 ) -> None:
     before = whole(device)
-    conditioner = LadderConditioner(tmp_path)
+    conditioner = Conditioner(tmp_path)
     notes: list[str] = []
     conditioner.prepare(
         device, replace(ANY, quiet=EVERYTHING), on_note=lambda text, is_problem: notes.append(text)
@@ -185,7 +185,7 @@ def test_every_wish_is_made_true_and_all_of_it_undone(
 def test_a_quiet_phone_takes_no_further_commands_for_it_before_the_next_run(
     device: Tripwire, tmp_path: Path
 ) -> None:
-    conditioner = LadderConditioner(tmp_path)
+    conditioner = Conditioner(tmp_path)
     prepare(conditioner, device)
     first = device.count
     prepare(conditioner, device)
@@ -194,7 +194,7 @@ def test_a_quiet_phone_takes_no_further_commands_for_it_before_the_next_run(
 
 
 def test_a_difference_that_is_left_is_told(device: Tripwire, phone: Phone, tmp_path: Path) -> None:
-    conditioner = LadderConditioner(tmp_path)
+    conditioner = Conditioner(tmp_path)
     change = SettingChange(what="a property", undo="true")
     conditioner.hold(device, change, "setprop debug.tflite.trace 1")
     prepare(conditioner, device)
@@ -229,7 +229,7 @@ def test_a_fault_at_any_step_leaves_nothing_behind(
     steps = [steps_of(device, tmp_path / name) for name in ("first", "second")][1]
     assert steps >= 10
     for step in drawn(fault[0], range(1, steps + 1), 3):
-        conditioner = LadderConditioner(tmp_path / str(step))
+        conditioner = Conditioner(tmp_path / str(step))
         device.count, device.trip_at = 0, step
         device.trip = lambda: phone.faults.add(parse_fault(fault[0], list(fault[1:])))
         try:
@@ -247,7 +247,7 @@ def test_a_fault_at_any_step_leaves_nothing_behind(
 
 def steps_of(device: Tripwire, home: Path) -> int:
     """Return how many commands preparing and restoring a phone takes."""
-    conditioner = LadderConditioner(home)
+    conditioner = Conditioner(home)
     device.count = 0
     prepare(conditioner, device, SOME)
     conditioner.restore(device)
@@ -261,7 +261,7 @@ server = AdbServer(ServerAddress(port={port}))
 device = Tripwire(server, {address!r})
 device.trip_at = {step}
 device.trip = lambda: os.kill(os.getpid(), 9)
-prepare(LadderConditioner(Path({home!r})), device)
+prepare(Conditioner(Path({home!r})), device)
 os.kill(os.getpid(), 9)
 """
 
@@ -292,7 +292,7 @@ def test_a_process_killed_at_any_step_leaves_what_the_next_one_can_undo(
         device.wait_until_ready(timeout_s=60.0)
     home = tmp_path / "other" if how == OTHER else own
     # The note of a process that was killed expires in a minute, unless it is of the same home.
-    LadderConditioner(home).restore(device, take=how == OTHER)
+    Conditioner(home).restore(device, take=how == OTHER)
     as_before(device, phone, before)
 
 
@@ -300,7 +300,7 @@ _KILLED_RESTORING = """
 import os
 from tests.integration.test_conditioning_faults import *
 device = Tripwire(AdbServer(ServerAddress(port={port})), {address!r})
-conditioner = LadderConditioner(Path({home!r}))
+conditioner = Conditioner(Path({home!r}))
 prepare(conditioner, device, SOME)
 device.count, device.trip_at = 0, {step}
 device.trip = lambda: os.kill(os.getpid(), 9)
@@ -321,7 +321,7 @@ def test_a_restore_killed_at_any_step_is_finished_by_the_next_one(
         [sys.executable, "-c", script], capture_output=True, timeout=240, check=False, cwd=REPO
     )
     assert killed.returncode == -9, killed.stderr.decode()
-    LadderConditioner(tmp_path).restore(device)
+    Conditioner(tmp_path).restore(device)
     as_before(device, phone, before)
 
 
@@ -329,8 +329,8 @@ def test_two_homes_refuse_each_other_a_phone_and_name_the_holder(
     device: Tripwire, other_way: AdbDevice, tmp_path: Path
 ) -> None:
     first, second = (
-        LadderConditioner(tmp_path / "a"),
-        LadderConditioner(tmp_path / "b", lease_s=0.4),
+        Conditioner(tmp_path / "a"),
+        Conditioner(tmp_path / "b", lease_s=0.4),
     )
     first.prepare(device, ANY)
     with pytest.raises(DeviceBusyError, match=f"process {os.getpid()} on"):
@@ -348,8 +348,8 @@ def test_a_note_is_renewed_while_its_holder_lives_even_if_it_asks_nothing(
     clock, told = ForwardClock(), list[str]()
     device = AdbDevice(AdbServer(ServerAddress(port=adb_server.port)), phone.address, clock=clock)
     first, second = (
-        LadderConditioner(tmp_path / "a", lease_s=24.0),
-        LadderConditioner(tmp_path / "b"),
+        Conditioner(tmp_path / "a", lease_s=24.0),
+        Conditioner(tmp_path / "b"),
     )
     first.prepare(device, ANY)
 
@@ -371,7 +371,7 @@ _HOLDING = """
 import sys
 from tests.integration.test_conditioning_faults import *
 device = AdbDevice(AdbServer(ServerAddress(port={port})), {address!r})
-LadderConditioner(Path({home!r}), lease_s=5.0).prepare(device, ANY)
+Conditioner(Path({home!r}), lease_s=5.0).prepare(device, ANY)
 print("holds", flush=True)
 for line in sys.stdin:
     try:
@@ -404,7 +404,7 @@ def test_the_phone_of_a_holder_that_fell_silent_is_taken_over_and_refuses_what_h
 ) -> None:
     assert holder.stdin is not None
     assert holder.stdout is not None
-    second = LadderConditioner(tmp_path / "b")
+    second = Conditioner(tmp_path / "b")
     os.kill(holder.pid, signal.SIGSTOP)
     told: list[str] = []
     second.prepare(device, ANY, on_note=lambda text, is_problem: told.append(text))
@@ -423,7 +423,7 @@ def test_a_wait_for_a_silent_holder_is_no_lack_of_the_phone_that_is_checked(
     device: Tripwire, holder: subprocess.Popen[str], tmp_path: Path
 ) -> None:
     os.kill(holder.pid, signal.SIGSTOP)
-    checks = {item.name: item for item in check_phone(device, LadderConditioner(tmp_path / "b"))}
+    checks = {item.name: item for item in check_phone(device, Conditioner(tmp_path / "b"))}
     os.kill(holder.pid, signal.SIGCONT)
     assert "in use" not in checks["quiet mode"].cost, checks["quiet mode"]
     assert "made and undone" in checks["quiet mode"].seen
@@ -433,7 +433,7 @@ def test_a_boot_between_two_runs_is_seen_and_the_phone_made_quiet_again(
     device: Tripwire, phone: Phone, tmp_path: Path
 ) -> None:
     before = whole(device)
-    conditioner = LadderConditioner(tmp_path)
+    conditioner = Conditioner(tmp_path)
     prepare(conditioner, device)
     phone.reboot()
     device.wait_until_ready(timeout_s=60.0)
@@ -454,7 +454,7 @@ def test_another_phone_under_the_same_address_is_refused(
     device: Tripwire, phone: Phone, tmp_path: Path
 ) -> None:
     device.facts()
-    conditioner = LadderConditioner(tmp_path)
+    conditioner = Conditioner(tmp_path)
     phone.userland.props.set("ro.serialno", "ANOTHER")
     try:
         with pytest.raises(DeviceChangedError, match="ANOTHER"):
@@ -468,7 +468,7 @@ def test_a_phone_that_shows_no_properties_any_more_is_no_other_phone(
     device: Tripwire, phone: Phone, tmp_path: Path
 ) -> None:
     device.facts()
-    conditioner = LadderConditioner(tmp_path)
+    conditioner = Conditioner(tmp_path)
     phone.faults.add(parse_fault("properties-denied", []))
     prepare(conditioner, device)
     conditioner.restore(device)
@@ -481,10 +481,10 @@ def test_a_full_phone_is_named_before_anything_is_measured(
     taken = storage.take_most(storage.free_bytes - (10 << 20))
     try:
         with pytest.raises(DeviceStorageError, match="MiB are free"):
-            prepare(LadderConditioner(tmp_path), device)
+            prepare(Conditioner(tmp_path), device)
     finally:
         storage.take_most(-taken)
-        LadderConditioner(tmp_path).restore(device)
+        Conditioner(tmp_path).restore(device)
 
 
 def test_a_screen_that_goes_off_on_a_phone_that_was_quiet_is_on_again_afterwards(
@@ -493,7 +493,7 @@ def test_a_screen_that_goes_off_on_a_phone_that_was_quiet_is_on_again_afterwards
     quiet = Quiet(screen=Screen.ON)
     for step in steps_for(quiet, device.facts(), over_network=False):
         device.shell(step.apply)
-    prepare(conditioner := LadderConditioner(tmp_path), device, quiet)
+    prepare(conditioner := Conditioner(tmp_path), device, quiet)
     assert conditioner.pending(device) == []
     device.shell("input keyevent KEYCODE_SLEEP")
     prepare(conditioner, device, quiet)
@@ -506,7 +506,7 @@ def test_a_note_that_cannot_be_removed_is_told_and_removed_by_the_next_restore(
     device: Tripwire, phone: Phone, tmp_path: Path
 ) -> None:
     before = whole(device)
-    prepare(conditioner := LadderConditioner(tmp_path), device, SOME)
+    prepare(conditioner := Conditioner(tmp_path), device, SOME)
     phone.faults.add(parse_fault("permission-denied", ["subject=*/owner"]))
     with pytest.raises(DeviceCommandError, match="owner: open: Permission denied"):
         conditioner.restore(device)
@@ -519,7 +519,7 @@ def test_a_phone_that_hangs_is_waited_for_once_and_restored_later(
     device: Tripwire, phone: Phone, tmp_path: Path
 ) -> None:
     before = whole(device)
-    prepare(conditioner := LadderConditioner(tmp_path), device, SOME)
+    prepare(conditioner := Conditioner(tmp_path), device, SOME)
     device.count, device.trip_at, device.longest_wait_s = 0, 1, 2.0
     device.trip = lambda: phone.faults.add(parse_fault("hang", []))
     with pytest.raises(DeviceTimeoutError):
@@ -536,7 +536,7 @@ def test_a_phone_that_hangs_again_after_it_was_ready_is_restored_all_the_same(
     device: Tripwire, phone: Phone, tmp_path: Path
 ) -> None:
     before = whole(device)
-    prepare(conditioner := LadderConditioner(tmp_path), device, SOME)
+    prepare(conditioner := Conditioner(tmp_path), device, SOME)
     device.count, device.trip_at, device.trips_when_ready = 0, 1, True
     device.trip = lambda: phone.faults.add(parse_fault("hang", ["seconds=3"]))
     conditioner.restore(device)
@@ -552,7 +552,7 @@ def test_a_screen_that_changed_meanwhile_is_switched_again_and_restored(
     device.shell(f"input keyevent KEYCODE_{other}")
     try:
         for home in ("own", "own", "after a crash"):
-            prepare(conditioner := LadderConditioner(tmp_path / home), device, Quiet(screen=screen))
+            prepare(conditioner := Conditioner(tmp_path / home), device, Quiet(screen=screen))
             assert device.state().screen_on is (screen is Screen.ON)
             device.shell(f"input keyevent KEYCODE_{other}")
             prepare(conditioner, device, Quiet(screen=screen))

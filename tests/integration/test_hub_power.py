@@ -18,7 +18,7 @@ from orchestrator.app.attached import attached_devices, open_devices
 from orchestrator.app.workspace import Workspace
 from orchestrator.cli.devices import restore
 from orchestrator.devices.adb_server import AdbServer
-from orchestrator.devices.conditioning import LadderConditioner
+from orchestrator.devices.conditioning import Conditioner
 from orchestrator.devices.phone import AdbDevice
 from orchestrator.devices.quiet import UndoJournal
 from orchestrator.devices.rescue import HubPower
@@ -64,8 +64,8 @@ class Hub:
         return HubPower(self.journal, search_path=self.search_path)
 
     @property
-    def conditioner(self) -> LadderConditioner:
-        return LadderConditioner(self.journal.folder, power=self.power)
+    def conditioner(self) -> Conditioner:
+        return Conditioner(self.journal.folder, power=self.power)
 
     def said(self) -> list[str]:
         told = self.folder / "told"
@@ -185,9 +185,9 @@ def test_a_port_that_cant_be_switched_on_is_told_until_it_has_power(hub: Hub) ->
     serial = hub.device.serial
     why = "USB port 2 of hub 1-4 powered off: 'uhubctl -l 1-4 -p 2 -a on' "
     assert hub.conditioner.power_on(serial) == ([], why + "failed")
-    assert LadderConditioner(
-        hub.journal.folder, power=HubPower(hub.journal, search_path="")
-    ).power_on(serial) == ([], why + "isn't installed here")
+    assert Conditioner(hub.journal.folder, power=HubPower(hub.journal, search_path="")).power_on(
+        serial
+    ) == ([], why + "isn't installed here")
     hub.device.usb_path = "usb:1-4.3"
     with pytest.raises(DeviceCommandError, match="powered off"):
         hub.conditioner.restore(hub.device)

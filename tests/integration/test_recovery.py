@@ -15,7 +15,7 @@ from benchfarm_virtual.faults import parse_fault
 from orchestrator.devices.adb_server import AdbServer
 from orchestrator.devices.lease import QuarantineFolder
 from orchestrator.devices.phone import AdbDevice
-from orchestrator.devices.rescue import HubPower, LadderRescuer, usb_port
+from orchestrator.devices.rescue import HubPower, Rescuer, usb_port
 from orchestrator.devices.sockets import ServerAddress
 from orchestrator.records.case import Serial
 from tests.samples.meanwhile import switch_on_at, when
@@ -46,7 +46,7 @@ def test_a_phone_that_was_switched_off_is_got_back_when_it_is_on_again(
     lab.remove("GONE")
     told: list[str] = []
     when(lambda: told, lambda: switch_on_at(lab, "pixel-3", serial="GONE", port=port))
-    is_back = LadderRescuer(HubPower(search_path="")).rescue(
+    is_back = Rescuer(HubPower(search_path="")).rescue(
         device,
         keep_waiting=lambda: True,
         may_reboot=False,
@@ -67,7 +67,7 @@ def test_a_phone_isnt_waited_for_once_the_campaign_is_cancelled(
     phone.faults.add(parse_fault("unauthorized", ()))
     cancelled = threading.Event()
     cancelled.set()
-    assert not LadderRescuer(HubPower(search_path="")).rescue(
+    assert not Rescuer(HubPower(search_path="")).rescue(
         device,
         keep_waiting=lambda: True,
         may_reboot=True,
@@ -104,7 +104,7 @@ def test_a_phone_that_a_new_connection_doesnt_bring_back_has_its_port_powered_of
 
     powered = when((tmp_path / "told").exists, go_on)
     told: list[str] = []
-    assert LadderRescuer(HubPower(search_path=str(hub))).rescue(
+    assert Rescuer(HubPower(search_path=str(hub))).rescue(
         device,
         keep_waiting=lambda: True,
         may_reboot=True,
@@ -126,7 +126,7 @@ def test_a_phone_whose_shell_is_broken_is_booted_anew_where_the_plan_allows_it(
     device = AdbDevice(server, phone.address)
     boot_id = device.state().boot_id
     phone.faults.add(parse_fault("output-cut", ["moment=shell", "bytes=0", "times=0"]))
-    rescuer = LadderRescuer(HubPower(search_path=str(hub)), answer_s=1.0)
+    rescuer = Rescuer(HubPower(search_path=str(hub)), answer_s=1.0)
     told: list[str] = []
     assert not rescuer.rescue(
         device,

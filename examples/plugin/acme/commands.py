@@ -13,7 +13,7 @@ from orchestrator.plugins import (
     Table,
     Workspace,
     command,
-    shown,
+    tables_result,
 )
 
 COLUMNS = (
@@ -34,4 +34,6 @@ def count_runs(
     with Workspace(settings, makes_store=False) as workspace:
         counts = Counter(run.case.serial for run in workspace.store.runs())
     rows = sorted(row for row in counts.items() if serial in {"", row[0]})
-    return shown(Table(name="phones", caption="Runs of each phone", columns=COLUMNS, rows=rows))
+    return tables_result(
+        Table(name="phones", caption="Runs of each phone", columns=COLUMNS, rows=rows)
+    )

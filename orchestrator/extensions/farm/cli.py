@@ -22,7 +22,7 @@ from orchestrator.plugins import (
     Texts,
     command,
     observer_for_stderr,
-    shown,
+    tables_result,
     tell,
     watched,
 )
@@ -219,7 +219,7 @@ def _status(
     }
     cut = stored_left_out(workspace.store, list(campaigns))
     no_time_for = {campaigns[name]: items for name, items in cut.items()}
-    result = shown(
+    result = tables_result(
         hosts_table(farm),
         "",
         phones_table(farm, workspace.clock.now()),

@@ -20,7 +20,7 @@ from typing import Any, Final, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from orchestrator.documents import adapter_of, describe
+from orchestrator.documents import adapter_of, fault_text
 from orchestrator.errors import ArtifactError, HostStorageError, PlanError, StoreError, UsageError
 from orchestrator.extensions.farm.schema import QueueDatabase
 from orchestrator.files import draft_path, make_private, sha256_of
@@ -143,7 +143,7 @@ def read_manifest(document: str) -> Manifest:
         if wrong := [value for value, files in manifest.flag_files.items() if not files]:
             raise ValueError(f"the flag value {wrong[0]!r} has no file")
     except ValidationError as error:
-        raise PlanError(f"a plan from the queue: {describe(error)}") from error
+        raise PlanError(f"a plan from the queue: {fault_text(error)}") from error
     except (ValueError, UsageError) as error:
         raise PlanError(f"a plan from the queue: {error}") from error
     return manifest
@@ -170,7 +170,7 @@ def _read(kind: type[_Record], document: str, **options: Any) -> _Record:  # noq
     try:
         return adapter_of(kind).validate_json(document, strict=True, **options)
     except ValidationError as error:
-        raise PlanError(f"{kind.__name__} from the queue: {describe(error)}") from error
+        raise PlanError(f"{kind.__name__} from the queue: {fault_text(error)}") from error
 
 
 #: Contents that were stored or used within this time stay: a submission may be about to use them.

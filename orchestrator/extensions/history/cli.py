@@ -27,7 +27,7 @@ from orchestrator.plugins import (
     format_of,
     reporting_workspace,
     share_of,
-    shown,
+    tables_result,
     tell,
     to_json,
 )
@@ -150,7 +150,7 @@ def selftest(settings: Settings) -> CommandResult:
         nothing=f"no series has {MIN_NIGHTS} nights yet: a step can't be told from noise",
         notes=[f"found: reported within {NIGHTS} nights"],
     )
-    return shown(table)
+    return tables_result(table)
 
 
 @command("history expect", has_table=True)
@@ -188,7 +188,7 @@ def annotate(
             return CommandResult(text=message, data={**asdict(annotation), "series": fitting})
         if remove is None:
             rows = list(workspace.store.annotations())
-            return shown(
+            return tables_result(
                 Table(
                     name="annotations",
                     caption="Expected changes",

@@ -17,7 +17,7 @@ from orchestrator.plugins import CommandResult, Streamed, command, say
 from orchestrator.records.failures import next_step_of
 from orchestrator.records.run import ToolReport
 from orchestrator.tables.escapes import one_line
-from orchestrator.tables.table import plain
+from orchestrator.tables.table import json_value
 from orchestrator.units import tokens_per_s
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def to_public(report: ToolReport) -> dict[str, object]:
     """
     is_token = report.extra.get("unit") == "token"
     return {
-        **plain(report),
+        **json_value(report),
         "tokens_per_s": tokens_per_s(report.inference_mean_us) if is_token else None,
         "next_step": next_step_of(report.failure_code, report.failure_reason),
     }

@@ -11,7 +11,7 @@ from orchestrator.plugins import ImportBatch, Imported, ImportRequest, Workspace
 from orchestrator.records.campaign import Origin
 from orchestrator.records.run import Attachment, RawOutput
 from orchestrator.tables.escapes import one_line
-from orchestrator.units import few
+from orchestrator.units import first_few
 
 #: Each run is read from its whole file again, and more memory isn't taken.
 _LARGEST_BYTES = 64 << 20
@@ -55,7 +55,7 @@ def import_each(
 
 def listed(faults: Sequence[str]) -> str:
     """Return faults as lines below a sentence, at most ``_MOST_FAULTS``."""
-    return "".join(f"\n  {line}" for line in few(list(map(one_line, faults)), _MOST_FAULTS))
+    return "".join(f"\n  {line}" for line in first_few(list(map(one_line, faults)), _MOST_FAULTS))
 
 
 def raw_output(

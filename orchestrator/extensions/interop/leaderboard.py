@@ -23,7 +23,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from orchestrator import __version__
 from orchestrator.delegates import delegate_called
 from orchestrator.delegates.judging import extent_of
-from orchestrator.documents import describe
+from orchestrator.documents import fault_text
 from orchestrator.errors import OutputParseError
 from orchestrator.reading.litert_lm import Process, Repetition, reports_of
 from orchestrator.records.case import (
@@ -275,7 +275,7 @@ def read_part(kind: type[_PartOf], text: bytes, subject: str) -> _PartOf:
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
         problem = (
-            describe(error, most=_MAX_FAULTS)
+            fault_text(error, most=_MAX_FAULTS)
             if first["loc"]
             else first["msg"].removeprefix("Value error, ")
         )

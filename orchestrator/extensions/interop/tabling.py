@@ -16,7 +16,7 @@ from typer import Option
 from orchestrator.errors import UsageError, nearest
 from orchestrator.frozen import frozen
 from orchestrator.installation import data_folder
-from orchestrator.plugins import CommandResult, Settings, Texts, command, room, shown
+from orchestrator.plugins import CommandResult, Settings, Texts, command, room, tables_result
 from orchestrator.records.case import FIGURE_PASS, grouped
 from orchestrator.records.device import device_matches
 from orchestrator.records.model import FIGURE, PHASES, TOKENS, worded
@@ -214,7 +214,7 @@ def show_table(
             newest = {} if chosen else _newest(workspace)
         if not chosen and not newest and not figures:
             raise _nothing_stored(workspace)
-        return shown(
+        return tables_result(
             *_tables(workspace, request, chosen, newest, figures),
             width=room(),
         )

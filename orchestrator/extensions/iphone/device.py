@@ -40,7 +40,7 @@ from orchestrator.extensions.iphone.usbmux import (
     plain,
 )
 from orchestrator.files import make_private, write_file
-from orchestrator.plugins import AloneDevice, UndoJournal, check_content
+from orchestrator.plugins import PlainDevice, UndoJournal, check_content
 from orchestrator.ports import (
     DetachedCommand,
     HostFile,
@@ -78,7 +78,7 @@ _EXIT_CODE: Final = re.compile(rb"\d{1,3}")
 _BUNDLE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,200}", re.ASCII)
 
 
-class IPhoneDevice(AloneDevice):
+class IPhoneDevice(PlainDevice):
     """One iPhone; every operation is a process that ends before the call returns."""
 
     kind = DeviceKind.IOS

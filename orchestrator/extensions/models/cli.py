@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 from typer import Argument, Option
 
 from orchestrator.errors import UsageError
-from orchestrator.plugins import CommandResult, Settings, Texts, command, shown, tell
+from orchestrator.plugins import CommandResult, Settings, Texts, command, tables_result, tell
 from orchestrator.records.model import ManifestEntry, ModelFacts, TensorFacts
 from orchestrator.tables.escapes import one_line
 from orchestrator.tables.table import DATA, NESTED, Column, Kind, Table
@@ -153,7 +153,7 @@ def build(
     lines.append(f"how to build them again is in {done.manifest}")
     table = Table(name="models", caption="Models that were built", columns=_FILES, rows=done.models)
     facts = {"entries": done.entries, "failures": done.failures, "manifest": done.manifest}
-    return shown(table, *lines, facts=facts, exit_code=1 if done.failures else 0)
+    return tables_result(table, *lines, facts=facts, exit_code=1 if done.failures else 0)
 
 
 @command("model fetch", has_table=True)
@@ -183,9 +183,13 @@ def fetch(
                 hint="fetch the others in another command",
             )
         models = model_files.samples(model_files.places(settings, out)[0])
-        return shown(Table(name="models", caption="Sample models", columns=_FILES, rows=models))
+        return tables_result(
+            Table(name="models", caption="Sample models", columns=_FILES, rows=models)
+        )
     entries = model_files.fetch(settings, names, out=out)
-    return shown(Table(name="models", caption="Fetched models", columns=_ENTRY, rows=entries))
+    return tables_result(
+        Table(name="models", caption="Fetched models", columns=_ENTRY, rows=entries)
+    )
 
 
 _ENTRY: Final[Sequence[Column[ManifestEntry]]] = (
@@ -231,7 +235,7 @@ def list_models(
     manifest, models = model_files.listed_models(settings, folder)
     samples = model_files.samples(None)
     fetchable = [*model_files.published_models(), model_files.SAMPLES]
-    return shown(
+    return tables_result(
         Table(
             name="models",
             caption="Known models",

@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Final
 from typer import Argument
 
 from orchestrator.errors import PlanError
-from orchestrator.plugins import Column, CommandResult, Kind, Settings, Table, command, shown, tell
+from orchestrator.plugins import (
+    Column,
+    CommandResult,
+    Kind,
+    Settings,
+    Table,
+    command,
+    tables_result,
+    tell,
+)
 from orchestrator.tables.table import DATA, NESTED
 
 if TYPE_CHECKING:
@@ -39,7 +48,7 @@ def declared_programs(
             is_faulty = True
             tell(settings.log_format, "declared-program", str(error), level="error")
     table = Table(name="programs", caption="Declared programs", columns=_DECLARED, rows=sections)
-    return shown(table, exit_code=PlanError.exit_code if is_faulty else 0)
+    return tables_result(table, exit_code=PlanError.exit_code if is_faulty else 0)
 
 
 _DECLARED: Final[Sequence[Column[ProgramSection]]] = (

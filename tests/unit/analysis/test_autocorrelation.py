@@ -17,7 +17,7 @@ from orchestrator.analysis.intervals import (
     Autocorrelation,
     autocorrelation_of,
 )
-from orchestrator.analysis.measured import gather
+from orchestrator.analysis.measured import judge_cases
 from orchestrator.analysis.summary import IntervalMethod, summarize
 from orchestrator.records.verdict import ComparisonOutcome, ComparisonVerdict
 from tests.samples.sample_lab import START, case, run
@@ -81,7 +81,7 @@ def test_siblings_show_whether_a_device_remembers() -> None:
             for number, logs in cases.items()
         }
         own = [judge_latency(runs[number]).summary for number in cases]
-        siblings = gather(item for case_runs in runs.values() for item in case_runs)
+        siblings = judge_cases(item for case_runs in runs.values() for item in case_runs)
         with_siblings = [item.result.summary for item in siblings.values()]
         grown[rho] = [
             float(np.mean([item.log_mean.error_factor for item in found if item is not None]))

@@ -11,9 +11,9 @@ from orchestrator.analysis.bisection import (
     BisectResult,
     Compared,
     Judgement,
-    gravest,
     judgement_of,
     search,
+    worst_verdict,
 )
 from orchestrator.app.bisecting import not_slower
 from orchestrator.records.verdict import ComparisonOutcome, ComparisonVerdict
@@ -95,5 +95,5 @@ def test_an_inconclusive_build_is_good_below_half_of_the_change_and_unclear_abov
     assert judgement_of(verdict(1.015, reach=0.02), math.log(1.04)) is Judgement.UNCLEAR
     assert judgement_of(verdict(1.015, reach=0.02), None) is Judgement.UNCLEAR
     # Of two such models that which may have the change tells.
-    noisy = gravest([verdict(1.015, reach=0.02), verdict(1.01, reach=0.1)])
+    noisy = worst_verdict([verdict(1.015, reach=0.02), verdict(1.01, reach=0.1)])
     assert judgement_of(noisy, whole) is Judgement.UNCLEAR

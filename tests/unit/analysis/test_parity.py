@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from orchestrator.analysis.case_result import CaseStatus
-from orchestrator.analysis.measured import gather
+from orchestrator.analysis.measured import judge_cases
 from orchestrator.passes.parity import parity_findings, read_parity, with_parity
 from orchestrator.records.case import DelegateName, Pass
 from orchestrator.records.run import Attachment, RawOutput, ToolReport
@@ -242,7 +242,7 @@ def test_a_case_with_wrong_outputs_is_rejected_however_fast_it_is(found, status,
     output = raw(FLOATS, OTHER_FLOATS, found.astype(np.float32).tobytes())
     compared = run(CPU, 0, 1.0, run_pass=Pass.PARITY)
     compared = replace(compared, report=with_parity(ToolReport(outcome="ok"), output, CPU))
-    (measured,) = gather([*series(CPU, 10_000.0), compared]).values()
+    (measured,) = judge_cases([*series(CPU, 10_000.0), compared]).values()
     result = measured.result
     assert (result.status, result.quality) == (status, quality)
     assert result.is_judged == (quality is Quality.TRUSTED)

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.analysis.measured import gather
+from orchestrator.analysis.measured import judge_cases
 from orchestrator.analysis.rounds import StopReason, is_hopeless, next_round, progress_by_case
 from orchestrator.analysis.summary import autocorrelations
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation, Terms
@@ -182,7 +182,7 @@ def test_a_case_without_a_usable_figure_gets_no_more(end: dict[str, object]) -> 
     assert {item.case.threads for item in next_round(the_campaign, runs, SERIAL)} <= {2}
     reasons = {
         item.case.threads: item.reason
-        for item in progress_by_case(the_campaign, gather(runs, [the_campaign])).values()
+        for item in progress_by_case(the_campaign, judge_cases(runs, [the_campaign])).values()
     }
     assert reasons[3] is StopReason.FAILED
 
@@ -225,7 +225,7 @@ def test_why_a_case_stopped_tells_the_interval_of_its_report() -> None:
     """Equal prints of 50 us are known to half a microsecond."""
     runs = [sample_lab.run(case(1), number, 50.0) for number in range(RULE.first)]
     unplanned = replace(campaign(), invocations=())
-    (standing,) = progress_by_case(unplanned, gather(runs, [unplanned])).values()
+    (standing,) = progress_by_case(unplanned, judge_cases(runs, [unplanned])).values()
     assert standing.text == "enough: ±1.0 % after 4"
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.cli.output import Streamed, json_pieces, say, say_json, shown, to_json
+from orchestrator.cli.output import Streamed, json_pieces, say, say_json, tables_result, to_json
 from orchestrator.tables.escapes import one_line
 from orchestrator.tables.table import Column, Kind, Table
 
@@ -98,7 +98,7 @@ def test_what_has_several_lines_is_told_on_one_and_drives_no_terminal() -> None:
     )
     assert one_line("  a case") == "  a case"
     columns = (Column("note", "note", str),)
-    done = shown(Table(name="notes", caption="Notes", columns=columns, rows=["one\ntwo"]))
+    done = tables_result(Table(name="notes", caption="Notes", columns=columns, rows=["one\ntwo"]))
     assert done.text.splitlines() == ["note", r"one\ntwo"]
 
 
@@ -106,9 +106,9 @@ def test_tables_of_a_command_are_text_and_json_and_a_table_without_rows_says_so(
     columns = (Column[int]("number", "number", lambda row: row, Kind.COUNT),)
     table = Table(name="rows", caption="Rows", columns=columns, rows=[1, 2, 3], most=2)
     none = Table(name="none", caption="Nothing", columns=columns, rows=[], nothing="no rows")
-    assert shown(table).data == [{"number": 1}, {"number": 2}, {"number": 3}]
-    done = shown("first", table, none, facts={"is": "beside"})
-    assert done.data == {"is": "beside", "rows": shown(table).data, "none": []}
+    assert tables_result(table).data == [{"number": 1}, {"number": 2}, {"number": 3}]
+    done = tables_result("first", table, none, facts={"is": "beside"})
+    assert done.data == {"is": "beside", "rows": tables_result(table).data, "none": []}
     assert done.text.splitlines() == [
         "first", "number", "1", "2", "and 1 more: --json lists all", "no rows",
     ]  # fmt: skip

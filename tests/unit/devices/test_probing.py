@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from orchestrator.devices.discovery import STATE_NOTES, explain_state, judge_twins
+from orchestrator.devices.discovery import STATE_NOTES, choose_transports, explain_state
 from orchestrator.devices.probes import STATE_COMMANDS, facts_from, state_from
 from orchestrator.ports import ListedPhone
 from orchestrator.sysfs import parse_cpu_list, parse_thermal_zones
@@ -120,7 +120,9 @@ def seen(address: str, serial: str, boot_id: str) -> ListedPhone:
 
 
 def test_usb_goes_before_tcp_for_one_phone() -> None:
-    judged = judge_twins([seen("10.0.0.7:5555", "R58M12", "b1"), seen("R58M12", "R58M12", "b1")])
+    judged = choose_transports(
+        [seen("10.0.0.7:5555", "R58M12", "b1"), seen("R58M12", "R58M12", "b1")]
+    )
     assert [one.usable for one in judged] == [False, True]
     assert "R58M12, which is used" in judged[0].reason
     assert "adb disconnect 10.0.0.7:5555" in judged[0].advice

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.analysis.measured import gather
+from orchestrator.analysis.measured import judge_cases
 from orchestrator.analysis.rounds import progress_by_case
 from orchestrator.records.campaign import Invocation, Terms
 from orchestrator.records.case import DelegateName, Pass
@@ -106,7 +106,7 @@ def test_a_resume_keeps_to_the_thread_count_that_was_measured_and_no_round_is_ad
     texts = {
         item.case.threads: item.text
         for item in progress_by_case(
-            rig.campaign, gather(rig.store.runs(), [rig.campaign])
+            rig.campaign, judge_cases(rig.store.runs(), [rig.campaign])
         ).values()
     }
     assert texts[2] == "threads unused: measured with another number of them"
