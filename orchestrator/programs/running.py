@@ -39,7 +39,7 @@ from orchestrator.passes.specification import (
 from orchestrator.ports import DetachedCommand, Device, InvocationRequest
 from orchestrator.programs import Program
 from orchestrator.reading.lines import threadtime_header
-from orchestrator.reading.report import RunOutput, Started, parse_run
+from orchestrator.reading.report import RunOutput, parse_run
 from orchestrator.records.build_spec import OWNED_FLAGS
 from orchestrator.records.case import (
     Build,
@@ -212,11 +212,9 @@ def read_collected(raw: RawOutput, case: Case) -> ToolReport:
             runtime_info_pb=raw.data(RUNTIME_INFO_FILE),
             op_profile_pb=raw.data(PROFILE_FILE),
         ),
-        Started(
-            requested=case.delegate.value,
-            program=program[1] if program is not None else "",
-            flags=dict(case.flags),
-        ),
+        requested=case.delegate.value,
+        program=program[1] if program is not None else "",
+        flags=dict(case.flags),
     )
 
 

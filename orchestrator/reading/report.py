@@ -9,8 +9,9 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 from typing import Final, TypeVar
 
 from orchestrator.delegates.evidence import family, is_delegate_kernel, read_request
@@ -83,33 +84,31 @@ class RunOutput:
     op_profile_pb: bytes = b""
 
 
-@frozen
-class Started:
-    """How a run was started."""
+def parse_run(
+    output: RunOutput,
+    *,
+    requested: str = "",
+    program: str = "",
+    flags: Mapping[str, str] = MappingProxyType({}),
+) -> ToolReport:
+    """Return the report of one of our runs, also for incomplete or unreadable output.
 
-    #: The requested delegate; from the flags in the output when empty.
-    requested: str = ""
-    #: The file name of a native program, which is its process's name in the phone's log.
-    program: str = ""
-    #: The plan's flags; not every program echoes them.
-    flags: Mapping[str, str] = field(default_factory=dict)
-
-
-_UNKNOWN_START: Final = Started()
-
-
-def parse_run(output: RunOutput, started: Started = _UNKNOWN_START) -> ToolReport:
-    """Return the report of one of our runs, also for incomplete or unreadable output."""
+    Args:
+        output: what it printed and wrote.
+        requested: the requested delegate; from the flags in the output when empty.
+        program: the file name of a native program, which is its process's name in the phone's log.
+        flags: the plan's; not every program echoes them.
+    """
     console = Transcript()
     for data in (output.stdout, output.stderr):
         for line in program_lines(data):
             console.feed(line)
-    system = SystemLog(program=started.program)
+    system = SystemLog(program=program)
     blocks = (without_foreign(block) for block in iterate_blocks(output.logcat))
     logged = logged_processes((line for block in blocks for line in program_lines(block)), system)
     transcript = benchmark_transcript(console, logged)
-    transcript.flags = {**started.flags, **transcript.flags}
-    return build_report(transcript, system, output, requested=started.requested)
+    transcript.flags = {**flags, **transcript.flags}
+    return build_report(transcript, system, output, requested=requested)
 
 
 @dataclass(slots=True)

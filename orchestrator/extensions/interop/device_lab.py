@@ -21,7 +21,7 @@ from orchestrator.reading.litert_lm import (
     decode_metrics,
     report_of,
 )
-from orchestrator.reading.report import RunOutput, Started, parse_run
+from orchestrator.reading.report import RunOutput, parse_run
 from orchestrator.records.case import Case, ToolName
 from orchestrator.records.model import PHASES, asked_tokens, phase_of
 from orchestrator.records.run import RawOutput, ToolReport
@@ -72,7 +72,7 @@ def _report(raw: RawOutput, case: Case) -> ToolReport:
             result_pb=raw.data(RESULTS),
             runtime_info_pb=raw.data(RUNTIME_INFO),
         ),
-        Started(requested=case.delegate.value),
+        requested=case.delegate.value,
     )
 
 

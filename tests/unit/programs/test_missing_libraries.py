@@ -8,7 +8,7 @@ import pytest
 
 from benchfarm_virtual.samples import HEXAGON_LIBRARIES
 from orchestrator.analysis.outcome import ending_of
-from orchestrator.reading.report import RunOutput, Started, parse_run
+from orchestrator.reading.report import RunOutput, parse_run
 from orchestrator.records.run import DelegateTruth, Outcome
 from virtual.tests.unit import tiny_models
 from virtual.tests.unit.bench_phone import BenchPhone
@@ -34,7 +34,7 @@ def test_a_dsp_without_its_libraries_is_never_believed(left_out: str, code: str)
     )  # fmt: skip
     report = parse_run(
         RunOutput(stdout=run.stdout.encode(), stderr=run.stderr.encode(), exit_code=run.exit_code),
-        Started(requested="hexagon"),
+        requested="hexagon",
     )
     ending = ending_of(report, exit_code=run.exit_code, timed_out=False)
     assert run.exit_code == 0
@@ -71,7 +71,7 @@ def test_an_npu_without_its_own_libraries_is_never_believed(
     )  # fmt: skip
     report = parse_run(
         RunOutput(stdout=run.stdout.encode(), stderr=run.stderr.encode(), exit_code=run.exit_code),
-        Started(requested="npu"),
+        requested="npu",
     )
     ending = ending_of(report, exit_code=run.exit_code, timed_out=False)
     assert ending.reason_code == code

@@ -6,7 +6,7 @@ from orchestrator.delegates import place_of
 from orchestrator.delegates.judging import extent_of
 from orchestrator.extensions.interop.texts.output import parse_text
 from orchestrator.reading.protos import decode_message
-from orchestrator.reading.report import RunOutput, Started, parse_run
+from orchestrator.reading.report import RunOutput, parse_run
 from orchestrator.records.run import DelegateEvidence, DelegateTruth
 
 LOADED = "INFO: Loaded model m.tflite\n"
@@ -69,9 +69,7 @@ def judged(
 ) -> DelegateEvidence:
     end = READY + RESULT + after if ready else ""
     text = f"INFO: STARTING!\nINFO: Graph: [m.tflite]\n{echo}{LOADED}{middle}{end}"
-    report = parse_run(
-        RunOutput(stdout=text.encode(), exit_code=exit_code), Started(requested=requested)
-    )
+    report = parse_run(RunOutput(stdout=text.encode(), exit_code=exit_code), requested=requested)
     return report.delegate
 
 
@@ -148,7 +146,8 @@ def test_a_backend_that_only_the_plan_names_is_held_against_what_ran() -> None:
     text = f"INFO: STARTING!\nINFO: [benchmark_litert_model.cc:305] Loading model from: m\n{replacing('LITERT_CL')}"
     report = parse_run(
         RunOutput(stdout=(text + READY + RESULT).encode(), exit_code=0),
-        Started(requested="gpu", flags={"gpu_backend": "opengl"}),
+        requested="gpu",
+        flags={"gpu_backend": "opengl"},
     )
     assert (report.delegate.truth, report.delegate.backend) == (
         DelegateTruth.WRONG_BACKEND,
@@ -166,7 +165,8 @@ def test_qualcomms_library_may_run_another_unit_than_the_npu(
     text = f"INFO: STARTING!\nINFO: [benchmark_litert_model.cc:305] Loading model from: m\n{replacing('DispatchDelegate')}"
     report = parse_run(
         RunOutput(stdout=(text + READY + RESULT).encode(), exit_code=0),
-        Started(requested="npu", flags={"qualcomm_backend": backend}),
+        requested="npu",
+        flags={"qualcomm_backend": backend},
     )
     delegate = report.delegate
     assert (delegate.truth.value, delegate.actual, delegate.accelerator) == (truth, actual, backend)
@@ -256,7 +256,7 @@ def test_what_was_compiled_for_the_npu_is_of_the_signature_that_ran() -> None:
     for runtime_info in (b"", details.SerializeToString()):
         found = parse_run(
             RunOutput(stdout=text.encode(), exit_code=0, runtime_info_pb=runtime_info),
-            Started(requested="npu"),
+            requested="npu",
         ).delegate
         assert (found.truth.value, found.delegated_nodes, found.total_nodes) == ("partial", 60, 90)
 
@@ -272,7 +272,7 @@ def test_what_another_delegate_ran_did_not_fall_back_to_the_cpu() -> None:
     for runtime_info in (b"", details.SerializeToString()):
         found = parse_run(
             RunOutput(stdout=text.encode(), exit_code=0, runtime_info_pb=runtime_info),
-            Started(requested="npu"),
+            requested="npu",
         ).delegate
         assert (found.truth.value, found.actual) == ("wrong-backend", "gpu")
 

@@ -7,7 +7,7 @@ from docs.write_commands import failures_page
 from orchestrator.extensions.interop.texts.output import parse_text
 from orchestrator.reading.failures import SIGNALS, FailureClues, SystemLog, signal_failure
 from orchestrator.reading.lines import Line
-from orchestrator.reading.report import RunOutput, Started, parse_run
+from orchestrator.reading.report import RunOutput, parse_run
 from orchestrator.records.failures import FAILURES, Source, next_step_of, texts_of
 from tests.samples.places import REPO
 
@@ -57,10 +57,10 @@ def test_a_refusal_that_litert_prints_below_its_places_is_told() -> None:
         "└ ERROR: [compiled_model.cc:1091]\n└ Some ops are not accelerated. Add more.\n"
         "ERROR: Benchmarking failed.\n"
     )
-    report = parse_run(RunOutput(stderr=text.encode(), exit_code=1), Started(requested="gpu"))
+    report = parse_run(RunOutput(stderr=text.encode(), exit_code=1), requested="gpu")
     assert report.failure_code == "full-delegation-refused"
     text = text.replace("└ Some ops are not accelerated. Add more.\n", "")
-    report = parse_run(RunOutput(stderr=text.encode(), exit_code=1), Started(requested="gpu"))
+    report = parse_run(RunOutput(stderr=text.encode(), exit_code=1), requested="gpu")
     assert report.failure_reason.startswith("Failed to compile model.")
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.errors import OutputParseError
 from orchestrator.extensions.interop.texts.output import parse_text
-from orchestrator.reading.report import RunOutput, Started, parse_run
+from orchestrator.reading.report import RunOutput, parse_run
 from orchestrator.records.run import ToolReport
 from tests.samples.places import DATA, NATIVE
 
@@ -130,9 +130,9 @@ def test_streams_apart_read_like_streams_together() -> None:
     tool = [line for line in lines if line not in runtime]
     apart = parse_run(
         RunOutput(stdout="".join(tool).encode(), stderr="".join(runtime).encode(), exit_code=0),
-        Started(requested="gpu"),
+        requested="gpu",
     )
-    together = parse_run(RunOutput(stdout=body, exit_code=0), Started(requested="gpu"))
+    together = parse_run(RunOutput(stdout=body, exit_code=0), requested="gpu")
     assert apart.delegate.cpu_operators == (("TOPK_V2", "Operation is not supported."),)
     assert (apart.delegate.truth, apart.inference) == (together.delegate.truth, together.inference)
 

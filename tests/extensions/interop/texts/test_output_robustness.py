@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from orchestrator.errors import OutputParseError
 from orchestrator.extensions.interop.cli import describe, to_public
 from orchestrator.extensions.interop.texts.output import parse_text
-from orchestrator.reading.report import RunOutput, Started, parse_run
+from orchestrator.reading.report import RunOutput, parse_run
 from tests.samples.places import NATIVE
 
 SEEDS = [
@@ -92,6 +92,6 @@ def test_reading_an_invocation_never_fails(
             runtime_info_pb=runtime,
             op_profile_pb=profile,
         ),
-        Started(requested=requested),
+        requested=requested,
     )
     json.dumps(to_public(report), allow_nan=False)

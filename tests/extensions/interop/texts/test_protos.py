@@ -5,7 +5,7 @@ import pytest
 from orchestrator.errors import OutputParseError
 from orchestrator.extensions.interop.cli import describe
 from orchestrator.reading.protos import decode_message, decode_result, decode_runtime_info
-from orchestrator.reading.report import RunOutput, Started, parse_run
+from orchestrator.reading.report import RunOutput, parse_run
 from orchestrator.records.run import DelegateTruth
 from tests.samples.places import NATIVE
 
@@ -92,7 +92,7 @@ def test_runtime_info_gives_the_coverage_whatever_log_lines_say(said: bytes) -> 
         RunOutput(
             stdout=said + log("export_model_runtime_info.txt"), exit_code=0, runtime_info_pb=RUNTIME
         ),
-        Started(requested="xnnpack"),
+        requested="xnnpack",
     )
     assert report.delegate.truth is DelegateTruth.PARTIAL
     assert (report.delegate.delegated_nodes, report.delegate.total_nodes) == (30, 34)
@@ -109,7 +109,7 @@ def test_runtime_info_without_the_delegate_that_was_asked_for_means_that_it_fell
         RunOutput(
             stdout=log("export_model_runtime_info.txt"), exit_code=0, runtime_info_pb=RUNTIME
         ),
-        Started(requested="gpu"),
+        requested="gpu",
     )
     assert (report.delegate.truth, report.delegate.actual) == (DelegateTruth.FELL_BACK, "xnnpack")
 
@@ -127,7 +127,7 @@ def test_runtime_info_is_read_of_the_signature_that_ran(
             exit_code=0,
             runtime_info_pb=(FILES / "runtime_info_two_signatures.pb").read_bytes(),
         ),
-        Started(requested="xnnpack"),
+        requested="xnnpack",
     )
     delegate = report.delegate
     assert (delegate.truth, (delegate.delegated_nodes, delegate.total_nodes)) == (truth, nodes)
@@ -197,6 +197,6 @@ def test_the_program_decides_where_no_subgraph_has_the_name_of_what_ran(
             exit_code=0,
             runtime_info_pb=runtime_info(one=(CONV, BODY), other=([], BODY)),
         ),
-        Started(requested="gpu"),
+        requested="gpu",
     )
     assert report.delegate.truth.value == truth
