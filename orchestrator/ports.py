@@ -306,7 +306,7 @@ def _unchanged(command: str) -> str:
 
 @frozen
 class InvocationRequest:
-    """A case placed on a device, ready for one run: all that a program is told."""
+    """A case placed on a device, ready for one run: all that a program needs to know."""
 
     case: Case
     run_id: RunId
@@ -416,7 +416,7 @@ class PhasedTool(Tool, Protocol):
     """
 
     def for_energy(self, case: Case, repetitions: int) -> Case:
-        """Return a case as an energy block runs it, with so many repetitions; only with its own
+        """Return a case as an energy block runs it, with this number of repetitions; only with its own
         phases where that is possible.
         """
 

@@ -29,7 +29,7 @@ class Judgement(enum.StrEnum):
 class Compared:
     """The comparison of a build with the good one, or with another one."""
 
-    #: The gravest of the cases' verdicts; None when nothing was measured.
+    #: The worst of the cases' verdicts; None when nothing was measured.
     verdict: ComparisonVerdict | None
     #: Why nothing was measured.
     reason: str = ""
@@ -146,7 +146,7 @@ def _remarks(step: Compared, whole: float) -> tuple[str, ...]:
     return (text,)
 
 
-#: The gravest first: one slow case makes a build bad.
+#: The worst first: one slow case makes a build bad.
 _GRAVITY: Final = (
     ComparisonOutcome.SLOWER,
     ComparisonOutcome.INCONCLUSIVE,
@@ -157,7 +157,7 @@ _GRAVITY: Final = (
 
 
 def worst_verdict(verdicts: Iterable[ComparisonVerdict]) -> ComparisonVerdict | None:
-    """Return the gravest of the cases' verdicts, of equal ones that which may be the slowest; None
+    """Return the worst of the cases' verdicts; of equal ones, the one that may be the slowest; None
     for none.
     """
     return min(

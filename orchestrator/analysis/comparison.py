@@ -438,7 +438,7 @@ def _in_case(fact: Fact) -> Callable[[Measured], str]:
     return lambda item: CONFIG[fact](item.case)
 
 
-#: A fact's noun and its value for a case, the gravest first; an empty value is unknown and never
+#: A fact's noun and its value for a case, the most serious first; an empty value is unknown and never
 #: differs.
 _FACTS: Final[Mapping[Fact, tuple[str, Callable[[Measured], object]]]] = {
     Fact.DEVICE: ("device", lambda item: item.case.serial),
@@ -459,7 +459,7 @@ _PART_OF: Final = {Fact.SYSTEM: Fact.DEVICE, Fact.MODE: Fact.TOOL}
 
 
 def differences_of(before: Measured, after: Measured, free: frozenset[Fact]) -> list[Difference]:
-    """Return every fact that must agree and doesn't, the gravest first."""
+    """Return every fact that must agree and doesn't, the most serious first."""
     before_case, after_case = before.case, after.case
     differences: list[Difference] = []
 

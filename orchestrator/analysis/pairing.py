@@ -303,7 +303,7 @@ def pair_counts(campaign: Campaign, runs: Sequence[RunRecord]) -> dict[int, Pair
 
 
 def is_reusable(stored: Campaign, requested: Campaign) -> bool:
-    """Whether a stored campaign compares the requested cases at least as finely, for as long."""
+    """Whether a stored campaign already compares the requested cases: as finely, for as long."""
     pairing, requested_pairing = stored.terms.pairing, requested.terms.pairing
     return (
         pairing is not None

@@ -14,7 +14,7 @@ Nothing here prints or exits. Commands and Python (`lab`) make the same requests
 
 `preparing.planned` makes the cases, `choice` says which build runs on which device, and
 `preparing.prepared_of` makes the campaign; `start` stores it and holds its devices;
-`measuring.measure` runs it, and returns a `MeasuredCampaign` with all that is told of it.
+`measuring.measure` runs it, and returns a `MeasuredCampaign` with all that is reported of it.
 `comparing` (also of the pairs of `ab`), `stored`, `status`, `farm` and `exporting` read what is
 stored; `importing` stores what others measured.
 `phones`, `virtual_phones`, `builds` and `doctor` are about what is there. `workspace` makes every

@@ -125,7 +125,7 @@ def releases_between(
 
 
 def _compared(workspace: Workspace, prepared: Prepared, fresh_s: float) -> Compared:
-    """Return the gravest verdict of the cases, from the store where it is."""
+    """Return the worst verdict of the cases, from the store where it is."""
     if pairing_of(prepared.campaign).is_same:
         return Compared(
             verdict=ComparisonVerdict(

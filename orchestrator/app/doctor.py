@@ -43,17 +43,17 @@ class HostCheck:
 
 
 def ok(check: str, text: str) -> HostCheck:
-    """Return a finding without a fault."""
+    """Return a check without a fault."""
     return HostCheck(check=check, level="ok", text=text)
 
 
 def warning(check: str, text: str, next_step: str) -> HostCheck:
-    """Return a finding that doesn't stop measuring yet."""
+    """Return a check whose fault doesn't stop measuring yet."""
     return HostCheck(check=check, level="warning", text=text, next_step=next_step)
 
 
 def problem(check: str, text: str, next_step: str) -> HostCheck:
-    """Return a finding because of which measuring fails."""
+    """Return a check because of which measuring fails."""
     return HostCheck(check=check, level="problem", text=text, next_step=next_step)
 
 
@@ -218,7 +218,7 @@ def _quarantine(workspace: Workspace) -> list[HostCheck]:
         )
         for serial in workspace.quarantine.serials()
     ]
-    return problems or [ok("quarantine", "no phone is kept out")]
+    return problems or [ok("quarantine", "no phone is in quarantine")]
 
 
 def _journals(workspace: Workspace) -> list[HostCheck]:

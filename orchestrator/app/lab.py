@@ -354,14 +354,14 @@ class Results(_Rows[ResultRow]):
         self.data = data
         self._rows = data.results
         self.campaigns = tuple(campaigns)
-        #: At least so many invocations aren't measured yet; ``Lab.resume`` measures them.
+        #: The least number of invocations that aren't measured yet; ``Lab.resume`` measures them.
         self.left = measured.result.left if measured else 0
         #: Devices that were lost, and those that were meant and could not be used -> why.
         self.lost = (
             {str(serial): why for serial, why in measured.result.lost.items()} if measured else {}
         )
         self.missing = dict(measured.missing) if measured else {}
-        #: What was meant and isn't there, as the command line tells it.
+        #: The requested results that are missing, as the command line names them.
         self.problems = measured.problems if measured else []
         #: The report that was written last, which a notebook links to.
         self._report: Path | None = None

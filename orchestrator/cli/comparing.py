@@ -395,7 +395,7 @@ _BISECTED: Final[Sequence[Column[_BisectedBuild]]] = (
         "",
         lambda row: row[3],
         Kind.FLAG,
-        tables_result=lambda row: "<- first bad" if row[3] else "",
+        shown=lambda row: "<- first bad" if row[3] else "",
     ),
 )
 

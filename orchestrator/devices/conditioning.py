@@ -1,7 +1,7 @@
 """Preparing a device for measurement, and restoring what was changed.
 
-The ladder: reachable (it answers) -> identified (the same phone, the same boot) -> clean (nothing
-runs, nobody else has it, there is space) -> quiet (as planned, quiet.py) -> fit (state.py).
+The steps: reachable (it answers) -> identified (the same phone, the same boot) -> clean (nothing
+runs, nobody else has it, there is space) -> quiet (as planned, quiet.py) -> fit (probes.py).
 Each change is journalled on this computer and on the phone before it is made, so that neither a
 crash nor another computer leaves anything behind.
 """
@@ -263,7 +263,7 @@ class Conditioner:
         finally:
             # A phone that can't be restored now still becomes free for others soon: they undo the
             # changes in its own file.
-            device.note_renewal.stop()
+            device.claim_renewal.stop()
         return restored
 
     def audit(self, device: Device) -> Sequence[str]:

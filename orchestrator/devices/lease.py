@@ -1,10 +1,10 @@
-"""Ownership of devices: leases among the processes of this computer, quarantine, and a note on each
+"""Ownership of devices: leases among the processes of this computer, quarantine, and a claim on each
 phone that names its holder.
 
-By the note two computers, or two homes on one, refuse each other's phone. It is valid for a short
+By the claim two computers, or two homes on one, refuse each other's phone. It is valid for a short
 span of the phone's own uptime and for one boot, so that clocks needn't agree. It is rewritten
-before each run and renewed while its holder lives (`NoteRenewal`), by lines appended to a second
-file: a reader never reads half a note. A process takes the lease on this computer first: the note's
+before each run and renewed while its holder lives (`ClaimRenewal`), by lines appended to a second
+file: a reader never reads half a claim. A process takes the lease on this computer first: the claim's
 token is the same for all processes of one home, of which only one holds the lease.
 """
 
@@ -142,7 +142,7 @@ class QuarantineFolder:
         return sorted(Serial(name_of(path)) for path in self._folder.glob("*.json"))
 
 
-#: How long a note is valid after its last renewal.
+#: How long a claim is valid after its last renewal.
 LEASE_S: Final = 60.0
 #: Renewals within that time: one lost with its link mustn't matter.
 _RENEWALS: Final = 12
@@ -154,8 +154,8 @@ LOST_EXIT_CODE: Final = 89
 LOST_WORDS: Final = "benchfarm: another holds this phone"
 
 
-class NoteRenewal:
-    """Renews one phone's note in front of commands that are sent anyway. Thread-safe.
+class ClaimRenewal:
+    """Renews one phone's claim in front of commands that are sent anyway. Thread-safe.
 
     After a long silence (a model is being sent, this computer computes) a thread sends a heartbeat.
     A killed, stopped or suspended process renews nothing; if it continues after another one has
@@ -172,7 +172,7 @@ class NoteRenewal:
         self._is_running = False
 
     def start(self, script: str, *, lease_s: float, send_heartbeat: Callable[[], None]) -> None:
-        """Renew a just written note by this script; it is valid for ``lease_s`` of this computer's
+        """Renew a just written claim by this script; it is valid for ``lease_s`` of this computer's
         time.
 
         ``send_heartbeat``: a bound method that sends an empty command. Renewal ends when its object
@@ -188,7 +188,7 @@ class NoteRenewal:
                 ).start()
 
     def stop(self) -> None:
-        """Stop the renewal; the note expires by itself."""
+        """Stop the renewal; the claim expires by itself."""
         with self._lock:
             self._script = ""
 
@@ -253,9 +253,9 @@ class ClaimResult:
     boot_id: str
     #: The foreign holder, for people; empty when the phone is ours now.
     holder: str
-    #: Whether our note is on the phone now.
+    #: Whether our claim is on the phone now.
     is_written: bool
-    #: Seconds of the phone's uptime until the foreign note expires unless it is renewed.
+    #: Seconds of the phone's uptime until the foreign claim expires unless it is renewed.
     held_s: float
     #: The phone's uptime when it expires, in seconds: it moves with each renewal.
     held_until_s: float
@@ -282,11 +282,11 @@ def parse_claim(answer: Answer) -> ClaimResult:
             programs.append(f"{name} (pid {pids.strip()})")
         elif word in {"held", "serial", "boot"}:
             values.setdefault(word, rest.strip())
-    held, until, note_text = (*values.get("held", "").split(" ", 2), "", "", "")[:3]
+    held, until, claim_text = (*values.get("held", "").split(" ", 2), "", "", "")[:3]
     return ClaimResult(
         serial=values.get("serial", ""),
         boot_id=values.get("boot", ""),
-        holder=f"{_note_author(note_text)} (its lease on the phone expires in {held} s)"
+        holder=f"{_claim_author(claim_text)} (its lease on the phone expires in {held} s)"
         if "held" in values
         else "",
         is_written=is_written,
@@ -317,11 +317,11 @@ def check_free(claim: ClaimResult, serial: str) -> None:
         )
 
 
-def _note_author(note_text: str) -> str:
-    """Return the writer of a foreign note, for people; "another computer" if unreadable."""
+def _claim_author(claim_text: str) -> str:
+    """Return the writer of a foreign claim, for people; "another computer" if unreadable."""
     try:
-        note = json.loads(note_text)
-        return f"process {int(note['pid'])} on {note['host']}"
+        words = json.loads(claim_text)
+        return f"process {int(words['pid'])} on {words['host']}"
     except (ValueError, KeyError, TypeError):
         return "another computer"
 
@@ -331,10 +331,10 @@ _POLL_S: Final = 2.0
 
 
 class Claims:
-    """The notes of one home; each phone is claimed by the thread with its lease."""
+    """The claims of one home; each phone is claimed by the thread with its lease."""
 
     def __init__(self, home: Path, *, clock: Clock, lease_s: float = LEASE_S) -> None:
-        """``home`` is a folder unique to the home; a note is valid for ``lease_s`` after its last
+        """``home`` is a folder unique to the home; a claim is valid for ``lease_s`` after its last
         renewal.
         """
         self._host = socket.gethostname()
@@ -350,8 +350,8 @@ class Claims:
         ``take``: also a phone that another holds.
         """
         seconds = max(1, round(hold_s))
-        note_text = json.dumps({"host": self._host, "pid": os.getpid(), "hold_s": seconds})
-        return script_command("claim", folder, self.token, seconds, note_text, "1" if take else "")
+        claim_text = json.dumps({"host": self._host, "pid": os.getpid(), "hold_s": seconds})
+        return script_command("claim", folder, self.token, seconds, claim_text, "1" if take else "")
 
     def take(
         self,
@@ -365,7 +365,7 @@ class Claims:
         ``by_force``: take it from any holder. ``next_scripts`` run in the same round trip if it is
         ours. Raises DeviceError kinds.
         """
-        device.note_renewal.stop()
+        device.claim_renewal.stop()
         hold_s = self._lease_s * _uptime_speed(device.facts())
         script = self.script(device.work_folder, hold_s=hold_s, take=by_force)
         answer = device.ask(
@@ -383,7 +383,7 @@ class Claims:
                 LOST_EXIT_CODE,
                 LOST_WORDS,
             )
-            device.note_renewal.start(
+            device.claim_renewal.start(
                 renewal, lease_s=self._lease_s, send_heartbeat=device.send_heartbeat
             )
         return claim
@@ -396,7 +396,7 @@ class Claims:
         next_scripts: Mapping[str, str] | None = None,
         cancelled: threading.Event | None = None,
     ) -> ClaimResult:
-        """Take a phone, also one whose holder has died: only a living holder renews its note.
+        """Take a phone, also one whose holder has died: only a living holder renews its claim.
 
         Raises DeviceError kinds, InterruptedByUserError when cancelled.
         """
@@ -412,8 +412,8 @@ class Claims:
         return claim
 
     def release(self, device: AdbDevice) -> None:
-        """Remove our note; raises DeviceError kinds."""
-        device.note_renewal.stop()
+        """Remove our claim; raises DeviceError kinds."""
+        device.claim_renewal.stop()
         release = script_command("release", device.work_folder, self.token)
         device.ask({"release": release}, action=_using(device), must=True)
 

@@ -19,7 +19,7 @@ from typing import Final, TypeVar
 
 from orchestrator.clock import Clock, Deadline, SystemClock
 from orchestrator.devices.adb_server import AdbServer
-from orchestrator.devices.lease import NoteRenewal
+from orchestrator.devices.lease import ClaimRenewal
 from orchestrator.devices.probes import parse_serial
 from orchestrator.devices.retries import DAMAGED, LINK_LOST, Retry
 from orchestrator.devices.sockets import (
@@ -104,8 +104,8 @@ class PhoneLink:
         self.clock = clock or SystemClock()
         #: Whether the last command wasn't answered in time.
         self.hangs = False
-        #: Renews our note on the phone, in front of commands.
-        self.note_renewal = NoteRenewal(self.clock)
+        #: Renews our claim on the phone, in front of commands.
+        self.claim_renewal = ClaimRenewal(self.clock)
         #: Ends pushes, and waits for their turn.
         self.pushes_cancelled = threading.Event()
 
@@ -130,7 +130,7 @@ class PhoneLink:
             raise UsageError("a command line can't hold a NUL")
         deadline = Deadline(timeout_s, self.clock)
         action = action or f"shell {_shortened(command)}"
-        command, is_renewal = self.note_renewal.before(command)
+        command, is_renewal = self.claim_renewal.before(command)
         # A command that may be cancelled waits for a run, which outlives it.
         mark = f"{_MARK}{secrets.token_hex(6)}" if cancelled is None else ""
         command = f"#{mark}\n{command}" if mark else command
@@ -145,7 +145,7 @@ class PhoneLink:
                 raise
         self.hangs = False
         if is_renewal:
-            self.note_renewal.after(result, serial=self.serial)
+            self.claim_renewal.after(result, serial=self.serial)
         return result
 
     def _end(self, mark: str) -> None:

@@ -194,7 +194,7 @@ class AdbDevice(DetachedRuns, PlacedFiles, InstalledApps):
         PlacedFiles.__init__(self, work_folder)
 
     def send_heartbeat(self) -> None:
-        """Send an empty command, only to renew our note; from any thread.
+        """Send an empty command, only to renew our claim; from any thread.
 
         Raises DeviceError kinds.
         """

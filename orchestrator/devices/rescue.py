@@ -23,7 +23,7 @@ from orchestrator.errors import DeviceError
 from orchestrator.ports import Device, SettingChange
 from orchestrator.processes import child_environment, run_program
 
-#: How long a phone may take to answer after each rung.
+#: How long a phone may take to answer after each attempt.
 _ANSWER_S: Final = 20.0
 #: ... and after a reboot.
 _BOOT_S: Final = 120.0
@@ -36,7 +36,7 @@ class Rescuer:
     """Recovers phones; one for all phones of a process."""
 
     def __init__(self, power: HubPower, *, answer_s: float = _ANSWER_S) -> None:
-        """``answer_s``: how long a phone may take to answer after each rung except a reboot."""
+        """``answer_s``: how long a phone may take to answer after each attempt except a reboot."""
         self._answer_s = answer_s
         self._power = power
 
@@ -49,20 +49,20 @@ class Rescuer:
         on_note: Callable[[str], None],
         cancelled: threading.Event,
     ) -> bool:
-        """Climb the ladder, then wait while ``keep_waiting``; return whether the device answers
+        """Make each attempt in turn, then wait while ``keep_waiting``; return whether the device answers
         again.
 
-        ``on_note`` gets each rung that is tried. A device is rebooted only with ``may_reboot``.
+        ``on_note`` is called with each attempt. A device is rebooted only with ``may_reboot``.
         """
         if not isinstance(device, AdbDevice):
             return False
         # Its connection is replaced, also one that the server reports as good.
         device.hangs = True
-        for note, rung, answer_s in self._rungs(device, may_reboot=may_reboot):
+        for note, attempt, answer_s in self._attempts(device, may_reboot=may_reboot):
             if cancelled.is_set():
                 return False
             on_note(note)
-            if rung() and self._answers(device, answer_s):
+            if attempt() and self._answers(device, answer_s):
                 return True
         pause_s = _SHORTEST_PAUSE_S
         while not self._answers(device, self._answer_s):
@@ -71,10 +71,10 @@ class Rescuer:
             pause_s = min(_LONGEST_PAUSE_S, pause_s * 2)
         return True
 
-    def _rungs(
+    def _attempts(
         self, device: AdbDevice, *, may_reboot: bool
     ) -> Iterator[tuple[str, Callable[[], bool], float]]:
-        """Yield the rungs (note, operation, seconds to answer); consumed until one helps."""
+        """Yield the attempts (note, operation, seconds to answer); consumed until one helps."""
         # It is reconnected whenever it is awaited.
         yield "is being reconnected", lambda: True, self._answer_s
         port = hub_port(device) if self._power.is_there else None

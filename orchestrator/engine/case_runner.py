@@ -376,7 +376,7 @@ class CaseRunner:
         )
         # Without a rest only the device state is read.
         limits = self._context.campaign.terms.limits if at_rest else _NO_LIMITS
-        # The reference check needs the whole wait: a phone still hot would be set aside.
+        # The reference check needs the whole wait: a phone still hot would be put in quarantine.
         is_timed = at_rest and not is_reference_run(invocation)
         if is_timed:
             limits = replace(limits, wait=min(limits.wait, self._tracker.remaining_s))

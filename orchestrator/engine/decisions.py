@@ -58,7 +58,7 @@ TRIES_MAX: Final = 3
 READY_S: Final = 120.0
 #: After this many failed waits in a row, a device is paused.
 UNFIT_MAX: Final = 2
-#: After this many returns with nothing measured in between, a device is kept out.
+#: After this many returns with nothing measured in between, a device is put in quarantine.
 RETURNS_MAX: Final = 3
 #: How long to wait for a device that another command uses, maybe only for a short check.
 LEASE_WAIT_S: Final = 5.0
@@ -73,7 +73,8 @@ class Response(enum.Enum):
     STOP_ALL = "stop all"
     #: The device is restored, and tried again after a pause while others work.
     PAUSE = "pause"
-    #: The device is waited for while others work; after RETURNS_MAX returns in vain it is kept out.
+    #: The device is waited for while others work; after RETURNS_MAX returns without a
+    #: run it is put in quarantine.
     WAIT = "wait"
     #: The invocation is tried again, TRIES_MAX times in all; then the device is waited for.
     TRY_AGAIN = "try again"
@@ -139,7 +140,7 @@ def ending_without_run(situation: Situation) -> Ending | None:
     return None
 
 
-#: A case and what of a pass it runs: beside one load it may fail, and not beside others.
+#: A case with its pass and variant: it may fail under one load and not under others.
 _Key = tuple[CaseKey, Pass, str]
 
 

@@ -190,7 +190,7 @@ class DeviceCampaign:
         """Run the open work: the plan's invocations, those that the stopping rule adds, sustained
         curves.
 
-        Raises as CaseRunner.run_all, and DeviceUnusableError for a device that was set aside.
+        Raises as CaseRunner.run_all, and DeviceUnusableError for a device that is in quarantine.
         """
         work = self._open_work()
         if not work.invocations:

@@ -1,6 +1,6 @@
 """The reference workload around and within a campaign on one device.
 
-When its figure moved, the device is cooled and checked again, then set aside.
+When its figure moved, the device is cooled and checked again, then put in quarantine.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class ReferenceCheck:
     def begin(self) -> None:
         """Check the device before its first run.
 
-        Raises DeviceUnusableError for a device to be set aside.
+        Raises DeviceUnusableError for a device to be put in quarantine.
         """
         is_first = all(map(is_reference_run, self._runs))
         verdict = self._check()
@@ -147,7 +147,7 @@ class ReferenceCheck:
     def between(self) -> None:
         """Check again when the last check is long ago.
 
-        Raises DeviceUnusableError for a device to be set aside.
+        Raises DeviceUnusableError for a device to be put in quarantine.
         """
         if self._context.clock.monotonic_s() - self._checked_at_s < CHECK_EVERY_S:
             return

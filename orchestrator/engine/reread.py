@@ -122,7 +122,7 @@ def reparse(
                 screens.get(run.campaign_id, Screen.ON),
             )
         except UsageError as error:
-            # One that is here and broken is told.
+            # One that is installed and broken is reported.
             if isinstance(error, PlanError | PluginError):
                 raise
             unread += 1

@@ -700,7 +700,7 @@ _PARAMETERS: Final = {name: _parameter(name) for name in ECHO_NAMES}
 
 
 def kind_of(line: Line) -> LineKind | None:
-    """Return the kind that a line's beginning tells, None for any other line."""
+    """Return the kind of a line by its beginning, None for any other line."""
     if (match := _START.match(line.text)) is None:
         if line.source_file == "benchmark_litert_model.cc":
             return _OF_LOADING

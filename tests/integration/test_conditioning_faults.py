@@ -1,4 +1,4 @@
-"""The ladder and its undoing under every fault at every step: the phone ends as it was, in every
+"""Preparation and its undoing under every fault at every step: the phone ends as it was, in every
 case."""
 
 from __future__ import annotations
@@ -291,7 +291,7 @@ def test_a_process_killed_at_any_step_leaves_what_the_next_one_can_undo(
         phone.reboot()
         device.wait_until_ready(timeout_s=60.0)
     home = tmp_path / "other" if how == OTHER else own
-    # The note of a process that was killed expires in a minute, unless it is of the same home.
+    # The claim of a process that was killed expires in a minute, unless it is of the same home.
     Conditioner(home).restore(device, take=how == OTHER)
     as_before(device, phone, before)
 
@@ -355,10 +355,10 @@ def test_a_note_is_renewed_while_its_holder_lives_even_if_it_asks_nothing(
 
     def fall_silent(text: str, is_problem: bool) -> None:
         told.append(text)
-        # For half of its note's time, as its holder reckons: the phone's own has hardly begun.
+        # For half of its claim's time, as its holder reckons: the phone's own has hardly begun.
         clock.ahead = timedelta(seconds=12)
 
-    # It waits until the note was either renewed, as now, or has expired.
+    # It waits until the claim was either renewed, as now, or has expired.
     with pytest.raises(DeviceBusyError, match=f"process {os.getpid()} on"):
         second.prepare(other_way, ANY, on_note=fall_silent)
     assert "taken over unless that lease is renewed" in told[0]

@@ -1,8 +1,8 @@
 #!/bin/sh
 # Takes or renews the phone for TOKEN unless another holds it, and prints the result.
 #   claim FOLDER TOKEN SECONDS WORDS TAKE
-# The note (file owner) is valid for SECONDS of the phone's uptime and contains WORDS. TAKE, if not empty: take it from any
-# holder. Prints lines: `held LEFT UNTIL WORDS` of another's note, or `written`; `serial S`, `boot ID`, `stray NAME PID...`
+# The claim (file owner) is valid for SECONDS of the phone's uptime and contains WORDS. TAKE, if not empty: take it from any
+# holder. Prints lines: `held LEFT UNTIL WORDS` of another's claim, or `written`; `serial S`, `boot ID`, `stray NAME PID...`
 # of foreign benchmark programs, `free`, and df's lines. The caller's next script runs only if the phone is ours; else this
 # one exits with 0. Exit code 1: FOLDER can't be used.
 [ -d "$1" ] || mkdir -p "$1"

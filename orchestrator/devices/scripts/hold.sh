@@ -1,7 +1,7 @@
 #!/bin/sh
-# Renews our note on this phone, in front of another command; ends the shell if the phone isn't ours any more.
+# Renews our claim on this phone, in front of another command; ends the shell if the phone isn't ours any more.
 #   hold FOLDER BOOT TOKEN SECONDS CODE WORDS
-# Does nothing in another boot than BOOT. If the note isn't TOKEN's: WORDS on standard error, exit code CODE.
+# Does nothing in another boot than BOOT. If the claim isn't TOKEN's: WORDS on standard error, exit code CODE.
 # Builtins only, so that the cost on a measuring phone is negligible.
 bf_t=
 bf_c=

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Removes the holder's note from FOLDER if it is TOKEN's. Exit code 1: it exists and can't be read or removed.
+# Removes the holder's claim from FOLDER if it is TOKEN's. Exit code 1: it exists and can't be read or removed.
 #   release FOLDER TOKEN
 cd "$1" 2>/dev/null || exit 0
 t=
