@@ -15,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchfarm_virtual.farm import VirtualLab
+from benchfarm_virtual.phones import VirtualPhones
 from orchestrator.devices.adb_server import PrivateAdbServer
 from orchestrator.devices.phone import AdbDevice
 
@@ -34,7 +34,7 @@ def main(runs: int = 240, speed: float = 12.0) -> None:
         totals: dict[str, Tally] = {}
         try:
             keys = list(folder.rglob("adbkey.pub"))
-            with VirtualLab(adb_public_keys=keys, time_factor=speed) as lab:
+            with VirtualPhones(adb_public_keys=keys, time_factor=speed) as lab:
                 for number, profile in enumerate(("pixel-3", "pixel-7", "galaxy-s23")):
                     phone = lab.add(profile)
                     server.connect_tcp(phone.address)

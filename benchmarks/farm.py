@@ -251,7 +251,9 @@ def compare(phones: int, *, invocations: int, seconds: float) -> None:
                 server_pid=running(
                     ("-L", parse_address(server["address"]).spec, "server", "nodaemon")
                 )[0].pid,
-                lab_pids=[json.loads(told.read_text())["pid"] for told in state.rglob("lab.json")],
+                lab_pids=[
+                    json.loads(told.read_text())["pid"] for told in state.rglob("virtual.json")
+                ],
             )
             load = os.getloadavg()[0]
             # The first makes the programs and sends the files.

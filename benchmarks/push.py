@@ -21,7 +21,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchfarm_virtual.lab import start_lab, stop_lab
+from benchfarm_virtual.control import start_phones, stop_phones
 from benchfarm_virtual.spec import PhoneSpec
 from orchestrator.devices.adb_server import PrivateAdbServer, find_adb
 from orchestrator.devices.link import PhoneLink
@@ -39,7 +39,7 @@ def main(megabytes: int = 200, rounds: int = 7) -> None:
         server = PrivateAdbServer(folder / "adb", setting=str(binary), environ=environ, usb=False)
         server.revive()
         try:
-            lab = start_lab(
+            lab = start_phones(
                 folder / "lab",
                 phones=[PhoneSpec(profile="pixel-3", serial="PUSH")],
                 adb_keys=[folder / ".android" / "adbkey.pub"],
@@ -64,7 +64,7 @@ def main(megabytes: int = 200, rounds: int = 7) -> None:
                 if told is not None:
                     transfer_s.append(float(told[2]))
         finally:
-            stop_lab(folder / "lab")
+            stop_phones(folder / "lab")
             server.stop()
     ours, command = statistics.median(ours_s), statistics.median(command_s)
     print(f"{megabytes} MB, {rounds} rounds in turns, virtual phone on loopback; medians")

@@ -28,7 +28,7 @@ def lab(phones: int) -> tuple[float, float]:
         benchfarm("virtual", "up", *["pixel-4"] * phones)
         pids = [
             json.loads(told.read_text("utf-8"))["pid"]
-            for told in Path(home, "state", "virtual").rglob("lab.json")
+            for told in Path(home, "state", "virtual").rglob("virtual.json")
         ]
         try:
             assert len(json.loads(benchfarm("devices", "--json"))) == phones

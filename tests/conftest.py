@@ -28,7 +28,7 @@ import pytest
 from hypothesis import settings
 
 if TYPE_CHECKING:
-    from benchfarm_virtual.farm import VirtualLab
+    from benchfarm_virtual.phones import VirtualPhones
     from tests.samples.real_phone import RealPhone
 
 pytest_plugins = ["tests.samples.stores"]
@@ -427,17 +427,17 @@ def real_phone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealPhone]:
 
 
 @pytest.fixture
-def make_lab() -> Iterator[Callable[..., VirtualLab]]:
+def make_lab() -> Iterator[Callable[..., VirtualPhones]]:
     """Make labs of virtual phones in this process: ``make_lab(server, ..., time_factor=1.0)``."""
-    from benchfarm_virtual.farm import VirtualLab
+    from benchfarm_virtual.phones import VirtualPhones
 
-    labs: list[VirtualLab] = []
+    labs: list[VirtualPhones] = []
 
     def make(
         *servers: AdbServer, time_factor: float = 10.0, keys: Sequence[Path] = ()
-    ) -> VirtualLab:
+    ) -> VirtualPhones:
         allowed = [server.public_key for server in servers] + list(keys)
-        labs.append(VirtualLab(adb_public_keys=allowed, time_factor=time_factor))
+        labs.append(VirtualPhones(adb_public_keys=allowed, time_factor=time_factor))
         return labs[-1]
 
     yield make
@@ -446,7 +446,7 @@ def make_lab() -> Iterator[Callable[..., VirtualLab]]:
 
 
 @pytest.fixture
-def lab(make_lab: Callable[..., VirtualLab], adb_server: AdbServer) -> VirtualLab:
+def lab(make_lab: Callable[..., VirtualPhones], adb_server: AdbServer) -> VirtualPhones:
     """A lab that lets ``adb_server`` in."""
     return make_lab(adb_server)
 

@@ -19,9 +19,9 @@ from packaging.utils import canonicalize_name
 REPO = Path(__file__).parent.parent
 PACKAGE = REPO / "orchestrator"
 #: The virtual phones, a distribution of its own that knows nothing of benchfarm.
-LAB = REPO / "virtual" / "src" / "benchfarm_virtual"
-#: The only modules of benchfarm that know of the lab.
-LAB_DOORS = {"app/virtual_phones.py"}
+VIRTUAL = REPO / "virtual" / "src" / "benchfarm_virtual"
+#: The only modules of benchfarm that know of them.
+VIRTUAL_DOORS = {"app/virtual_phones.py"}
 
 #: What the command line knows types and words of, and never calls a function of.
 BELOW_APP = {
@@ -234,8 +234,8 @@ def modules() -> list[Path]:
 
 
 @functools.cache
-def lab_modules() -> list[Path]:
-    return sorted(LAB.rglob("*.py"))
+def virtual_modules() -> list[Path]:
+    return sorted(VIRTUAL.rglob("*.py"))
 
 
 def place_of(path: Path) -> str:
@@ -364,7 +364,7 @@ def test_every_package_that_is_imported_is_declared_and_every_declared_one_is_us
         name: path
         for file, paths in (
             ("pyproject.toml", modules()),
-            ("virtual/pyproject.toml", lab_modules()),
+            ("virtual/pyproject.toml", virtual_modules()),
         )
         for name, path in imported(paths).items()
         if name not in declared(file, extras_too=True)
@@ -398,11 +398,11 @@ def test_no_statement_names_a_table_of_procrastinate() -> None:
     assert not named
 
 
-def test_the_lab_and_benchfarm_know_each_other_by_one_door() -> None:
+def test_virtual_phones_and_benchfarm_know_each_other_by_one_door() -> None:
     """A misunderstanding of phones that both shared could not be found by tests."""
     of_benchfarm = {
         (path, name)
-        for path in lab_modules()
+        for path in virtual_modules()
         for name, _ in imports_of(path)
         if "orchestrator" in name
     }
@@ -412,7 +412,7 @@ def test_the_lab_and_benchfarm_know_each_other_by_one_door() -> None:
         for path in modules()
         if any(name.split(".")[0] == "benchfarm_virtual" for name, _ in imports_of(path))
     }
-    assert doors == LAB_DOORS
+    assert doors == VIRTUAL_DOORS
 
 
 def test_the_command_line_decides_nothing() -> None:
@@ -627,7 +627,7 @@ def test_templates_call_nothing_safe_that_comes_from_data() -> None:
 
 
 def test_a_module_has_a_name_that_says_something() -> None:
-    for path in [*modules(), *lab_modules()]:
+    for path in [*modules(), *virtual_modules()]:
         assert path.stem not in FORBIDDEN_NAMES, f"{path}: a file is a noun that people look for"
 
 
@@ -652,8 +652,8 @@ def test_values_are_called_by_nouns() -> None:
 
 
 def test_only_the_command_line_prints_exits_and_reads_the_environment() -> None:
-    for path in [*modules(), *lab_modules()]:
-        where = path.relative_to(LAB if path.is_relative_to(LAB) else PACKAGE).as_posix()
+    for path in [*modules(), *virtual_modules()]:
+        where = path.relative_to(VIRTUAL if path.is_relative_to(VIRTUAL) else PACKAGE).as_posix()
         if where.startswith("cli/") or where == "__main__.py":
             continue
         for node in nodes_of(path):

@@ -30,7 +30,7 @@ from orchestrator.records.plan import PlanOptions
 from orchestrator.settings import Settings
 
 if TYPE_CHECKING:
-    from benchfarm_virtual.lab import LabInfo, LabPhone
+    from benchfarm_virtual.control import RunningPhone, RunningPhones
     from benchfarm_virtual.spec import PhoneSpec
     from orchestrator.devices.adb_server import PrivateAdbServer
 
@@ -65,18 +65,18 @@ _PHONES_A_PROCESS = 5
 _ATTACH_S = 60.0
 
 
-def labs(settings: Settings) -> list[LabInfo]:
+def labs(settings: Settings) -> list[RunningPhones]:
     """Return the processes of virtual phones that run; raises UsageError where none does."""
-    return running(settings) or [call("lab", "read_lab", settings.virtual_folder)]
+    return running(settings) or [call("control", "read_phones", settings.virtual_folder)]
 
 
-def running(settings: Settings) -> list[LabInfo]:
+def running(settings: Settings) -> list[RunningPhones]:
     """Return the processes of virtual phones that run."""
-    labs_here: list[LabInfo] = []
+    processes: list[RunningPhones] = []
     for folder in _folders(settings):
         with contextlib.suppress(UsageError):
-            labs_here.append(call("lab", "read_lab", folder))
-    return labs_here
+            processes.append(call("control", "read_phones", folder))
+    return processes
 
 
 def _folders(settings: Settings) -> list[Path]:
@@ -84,7 +84,7 @@ def _folders(settings: Settings) -> list[Path]:
     return [settings.virtual_folder, *sorted(settings.virtual_folder.glob("more-*"))]
 
 
-def phones_of(settings: Settings) -> list[LabPhone]:
+def phones_of(settings: Settings) -> list[RunningPhone]:
     """Return the virtual phones; raises UsageError where none is up."""
     return [phone for lab in labs(settings) for phone in lab.phones]
 
@@ -181,7 +181,7 @@ def _specs(request: LabRequest, taken: Collection[str] = ()) -> list[PhoneSpec]:
 
 def start(
     settings: Settings, request: LabRequest, *, exit_with_parent: bool = False
-) -> Sequence[LabPhone]:
+) -> Sequence[RunningPhone]:
     """Start a lab, connect its phones and return them; when anything fails, all that was started is
     stopped again.
 
@@ -201,8 +201,8 @@ def start(
         try:
             for folder, phones in _shares(settings, specs):
                 lab = call(
-                    "lab",
-                    "start_lab",
+                    "control",
+                    "start_phones",
                     folder,
                     phones,
                     adb_keys=[settings.virtual_folder / ".android" / "adbkey.pub"],
@@ -242,7 +242,7 @@ def listed(settings: Settings) -> list[dict[str, Any]]:
     return [
         phone
         for lab in labs(settings)
-        for phone in call("lab", "lab_request", lab.state_dir, {"request": "list"})["phones"]
+        for phone in call("control", "ask_phones", lab.state_dir, {"request": "list"})["phones"]
     ]
 
 
@@ -251,10 +251,10 @@ def ask(settings: Settings, request: str, serial: str, **keys: object) -> dict[s
     phone.
     """
     words = {"request": request, "serial": serial, **keys}
-    return dict(call("lab", "lab_request", _lab_of(settings, serial).state_dir, words))
+    return dict(call("control", "ask_phones", _lab_of(settings, serial).state_dir, words))
 
 
-def _lab_of(settings: Settings, serial: str) -> LabInfo:
+def _lab_of(settings: Settings, serial: str) -> RunningPhones:
     for lab in labs(settings):
         if any(serial in (phone.serial, phone.address) for phone in lab.phones):
             return lab
@@ -262,7 +262,7 @@ def _lab_of(settings: Settings, serial: str) -> LabInfo:
     raise UsageError(f"there is no virtual phone {serial!r}; there are: {serials or 'none'}")
 
 
-def attach(settings: Settings, request: LabRequest) -> Sequence[LabPhone]:
+def attach(settings: Settings, request: LabRequest) -> Sequence[RunningPhone]:
     """Attach more phones to a running lab, and return all of its phones; raises UsageError."""
     server = adb_server(settings)
     labs(settings)
@@ -272,7 +272,7 @@ def attach(settings: Settings, request: LabRequest) -> Sequence[LabPhone]:
         for spec in _specs(request, taken):
             emptiest = min(labs(settings), key=lambda lab: len(lab.phones))
             words = {"request": "add", "phone": asdict(spec)}
-            added = call("lab", "lab_request", emptiest.state_dir, words)["phone"]
+            added = call("control", "ask_phones", emptiest.state_dir, words)["phone"]
             server.connect_tcp(added["address"])
     return phones_of(settings)
 
@@ -295,7 +295,7 @@ def stop(settings: Settings) -> tuple[bool, bool]:
     server.
     """
     server = adb_server(settings)
-    stopped = [call("lab", "stop_lab", folder) for folder in _folders(settings)]
+    stopped = [call("control", "stop_phones", folder) for folder in _folders(settings)]
     return any(stopped), server.stop()
 
 

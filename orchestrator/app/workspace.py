@@ -333,7 +333,7 @@ class Workspace:
         """
         # Without the file of one of its processes no lab is up, and nothing of it is imported.
         folder = self.settings.virtual_folder
-        if not any((item / "lab.json").exists() for item in (folder, *folder.glob("more-*"))):
+        if not any((item / "virtual.json").exists() for item in (folder, *folder.glob("more-*"))):
             return None
         from orchestrator.app.virtual_phones import adb_server, labs
 

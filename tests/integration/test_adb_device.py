@@ -44,14 +44,14 @@ from tests.samples.meanwhile import runs, switch_on_at, when
 from tests.samples.phones import host_file
 
 if TYPE_CHECKING:
-    from benchfarm_virtual.farm import VirtualLab
     from benchfarm_virtual.phone import Phone
+    from benchfarm_virtual.phones import VirtualPhones
 
 
 class Bench:
     """A lab behind one adb server, as benchfarm sees it."""
 
-    def __init__(self, server: AdbServer, lab: "VirtualLab") -> None:
+    def __init__(self, server: AdbServer, lab: "VirtualPhones") -> None:
         self.server = server
         self.lab = lab
 
@@ -501,7 +501,7 @@ class CountingServer(AdbServer):
 
 
 def test_a_server_of_others_that_is_restarted_is_waited_for(
-    adb_server: Any, make_lab: Callable[..., "VirtualLab"], tmp_path: Path
+    adb_server: Any, make_lab: Callable[..., "VirtualPhones"], tmp_path: Path
 ) -> None:
     with contextlib.contextmanager(running_server)(adb_server.binary, tmp_path / "home") as process:
         server = CountingServer(ServerAddress(port=process.port))

@@ -31,8 +31,8 @@ from orchestrator.records.plan import FitLimits, PlanTerms, Quiet
 from tests.samples.manual_clock import ManualClock
 
 if TYPE_CHECKING:
-    from benchfarm_virtual.farm import VirtualLab
     from benchfarm_virtual.phone import Phone
+    from benchfarm_virtual.phones import VirtualPhones
 
 STAY_ON = "settings get global stay_on_while_plugged_in"
 ANY = PlanTerms(
@@ -41,7 +41,7 @@ ANY = PlanTerms(
 
 
 @pytest.fixture
-def phone(make_lab: Callable[..., "VirtualLab"], adb_server: object) -> "Phone":
+def phone(make_lab: Callable[..., "VirtualPhones"], adb_server: object) -> "Phone":
     return make_lab(adb_server, time_factor=1.0).add("pixel-3")
 
 

@@ -40,8 +40,8 @@ from tests.samples.phone_settings import changed, settings_of
 from tests.samples.places import REPO
 
 if TYPE_CHECKING:
-    from benchfarm_virtual.farm import VirtualLab
     from benchfarm_virtual.phone import Phone
+    from benchfarm_virtual.phones import VirtualPhones
 
 
 ANY = PlanTerms(
@@ -116,7 +116,7 @@ class ForwardClock(SystemClock):
 
 
 @pytest.fixture
-def phone(make_lab: Callable[..., VirtualLab], adb_server: Any) -> Iterator[Phone]:
+def phone(make_lab: Callable[..., VirtualPhones], adb_server: Any) -> Iterator[Phone]:
     server = AdbServer(ServerAddress(port=adb_server.port))
     # On a cable, as its radios are switched off as well.
     phone = make_lab(adb_server, time_factor=20.0).add(

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from benchfarm_virtual.farm import VirtualLab
+from benchfarm_virtual.phones import VirtualPhones
 from orchestrator.app import attached
 from orchestrator.app.attached import attached_devices, open_devices
 from orchestrator.app.workspace import Workspace
@@ -90,7 +90,7 @@ class Hub:
 
 
 @pytest.fixture
-def hub(tmp_path: Path, adb_server: Any, make_lab: Callable[..., VirtualLab]) -> Iterator[Hub]:
+def hub(tmp_path: Path, adb_server: Any, make_lab: Callable[..., VirtualPhones]) -> Iterator[Hub]:
     program = tmp_path / "bin" / "uhubctl"
     program.parent.mkdir()
     program.write_text(PROGRAM.replace("{folder}", str(tmp_path)))

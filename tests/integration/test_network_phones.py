@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from benchfarm_virtual.farm import VirtualLab
+from benchfarm_virtual.phones import VirtualPhones
 from orchestrator.devices.adb_server import AdbServer
 from orchestrator.devices.sockets import ServerAddress
 from tests.samples.command import Cli
@@ -25,7 +25,7 @@ def cli(adb_server: Any, tmp_path: Path) -> Callable[..., Any]:
 
 
 def test_a_phone_that_was_connected_is_connected_again_until_it_is_forgotten(
-    adb_server: Any, make_lab: Callable[..., VirtualLab], cli: Callable[..., Any]
+    adb_server: Any, make_lab: Callable[..., VirtualPhones], cli: Callable[..., Any]
 ) -> None:
     adb_server.run("disconnect")
     server = AdbServer(ServerAddress(port=adb_server.port))
@@ -45,7 +45,7 @@ def test_a_phone_that_was_connected_is_connected_again_until_it_is_forgotten(
 
 
 def test_a_remembered_phone_that_is_off_is_named_with_what_to_do_and_holds_nothing_up(
-    adb_server: Any, make_lab: Callable[..., VirtualLab], cli: Callable[..., Any], tmp_path: Path
+    adb_server: Any, make_lab: Callable[..., VirtualPhones], cli: Callable[..., Any], tmp_path: Path
 ) -> None:
     adb_server.run("disconnect")
     phone = make_lab(adb_server).add("pixel-3", serial="WIFI2")

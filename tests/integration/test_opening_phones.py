@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from benchfarm_virtual.farm import VirtualLab
 from benchfarm_virtual.faults import parse_fault
 from benchfarm_virtual.phone import Phone
+from benchfarm_virtual.phones import VirtualPhones
 from orchestrator.app.attached import Needs, attached_devices, open_devices
 from orchestrator.app.workspace import Workspace
 from orchestrator.cli.devices import restore
@@ -44,7 +44,7 @@ def here(overheard: Overheard, tmp_path: Path) -> Settings:
 
 
 @pytest.fixture
-def phones(adb_server: Any, make_lab: Callable[..., VirtualLab]) -> Iterator[list[Phone]]:
+def phones(adb_server: Any, make_lab: Callable[..., VirtualPhones]) -> Iterator[list[Phone]]:
     """Three phones that the server knows, and no others: what is left out is told by its address
     too."""
     adb_server.run("disconnect")

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from benchfarm_virtual.farm import VirtualLab
 from benchfarm_virtual.faults import parse_fault
 from benchfarm_virtual.phone import Phone
+from benchfarm_virtual.phones import VirtualPhones
 from benchfarm_virtual.samples import BENCHMARK_PACKAGE, benchmark_apk
 from orchestrator.devices.adb_server import AdbServer
 from orchestrator.devices.link import PUSHES
@@ -28,7 +28,7 @@ DEADLINE_S = 180.0
 
 
 def test_a_fifth_file_waits_until_one_is_there_or_all_is_cancelled(
-    adb_server: Any, make_lab: Callable[..., VirtualLab], tmp_path: Path
+    adb_server: Any, make_lab: Callable[..., VirtualPhones], tmp_path: Path
 ) -> None:
     server, source = AdbServer(ServerAddress(port=adb_server.port)), tmp_path / "model.tflite"
     source.write_bytes(bytes(range(256)) * 4000)
@@ -62,7 +62,7 @@ def is_installing(phone: Phone) -> bool:
 
 def test_an_app_that_a_phone_thinks_about_is_no_file_on_its_way(
     adb_server: Any,
-    make_lab: Callable[..., VirtualLab],
+    make_lab: Callable[..., VirtualPhones],
     wait_until: Callable[..., None],
     tmp_path: Path,
 ) -> None:

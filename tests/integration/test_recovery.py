@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from benchfarm_virtual.farm import VirtualLab
 from benchfarm_virtual.faults import parse_fault
+from benchfarm_virtual.phones import VirtualPhones
 from orchestrator.devices.adb_server import AdbServer
 from orchestrator.devices.lease import QuarantineFolder
 from orchestrator.devices.phone import AdbDevice
@@ -28,8 +28,8 @@ def server(adb_server: Any) -> AdbServer:
 
 @pytest.fixture
 def lab(
-    adb_server: Any, server: AdbServer, make_lab: Callable[..., VirtualLab]
-) -> Iterator[VirtualLab]:
+    adb_server: Any, server: AdbServer, make_lab: Callable[..., VirtualPhones]
+) -> Iterator[VirtualPhones]:
     lab = make_lab(adb_server, time_factor=1.0)
     yield lab
     for phone in lab.phones.values():
@@ -37,7 +37,7 @@ def lab(
 
 
 def test_a_phone_that_was_switched_off_is_got_back_when_it_is_on_again(
-    server: AdbServer, lab: VirtualLab
+    server: AdbServer, lab: VirtualPhones
 ) -> None:
     phone = lab.add("pixel-3", serial="GONE")
     server.connect_tcp(phone.address)
@@ -59,7 +59,7 @@ def test_a_phone_that_was_switched_off_is_got_back_when_it_is_on_again(
 
 
 def test_a_phone_isnt_waited_for_once_the_campaign_is_cancelled(
-    server: AdbServer, lab: VirtualLab
+    server: AdbServer, lab: VirtualPhones
 ) -> None:
     phone = lab.add("pixel-3", serial="GONE")
     server.connect_tcp(phone.address)
@@ -90,7 +90,7 @@ def hub(tmp_path: Path) -> Path:
 
 
 def test_a_phone_that_a_new_connection_doesnt_bring_back_has_its_port_powered_off_and_on(
-    server: AdbServer, lab: VirtualLab, hub: Path, tmp_path: Path
+    server: AdbServer, lab: VirtualPhones, hub: Path, tmp_path: Path
 ) -> None:
     phone = lab.add("pixel-3", serial="HUNG")
     server.connect_tcp(phone.address)
@@ -118,7 +118,7 @@ def test_a_phone_that_a_new_connection_doesnt_bring_back_has_its_port_powered_of
 
 
 def test_a_phone_whose_shell_is_broken_is_booted_anew_where_the_plan_allows_it(
-    server: AdbServer, lab: VirtualLab, hub: Path, tmp_path: Path
+    server: AdbServer, lab: VirtualPhones, hub: Path, tmp_path: Path
 ) -> None:
     phone = lab.add("pixel-3", serial="SICK")
     server.connect_tcp(phone.address)

@@ -19,12 +19,12 @@ from orchestrator.records.verdict import Grade
 from tests.samples.known_truth import WatchedPhone
 
 if TYPE_CHECKING:
-    from benchfarm_virtual.farm import VirtualLab
+    from benchfarm_virtual.phones import VirtualPhones
 
 
 @pytest.fixture
 def watched(
-    request: pytest.FixtureRequest, make_lab: "Callable[..., VirtualLab]", tmp_path: Path
+    request: pytest.FixtureRequest, make_lab: "Callable[..., VirtualPhones]", tmp_path: Path
 ) -> Iterator[WatchedPhone]:
     process = request.getfixturevalue("adb_server")
     server = AdbServer(ServerAddress(port=process.port))

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchfarm_virtual.lab import lab_request
+from benchfarm_virtual.control import ask_phones
 from orchestrator.devices.adb_server import PrivateAdbServer, find_adb
 from tests.conftest import poll_until
 
@@ -46,7 +46,7 @@ def ask(lab: Lab, serial: str, **request: object) -> dict[str, Any]:
         for folder in _folders(lab)
         if any(phone["serial"] == serial for phone in _phones_in(folder))
     )
-    return lab_request(folder, {"serial": serial, **request})
+    return ask_phones(folder, {"serial": serial, **request})
 
 
 def phones_of(lab: Lab) -> list[dict[str, Any]]:
@@ -61,7 +61,7 @@ def _folders(lab: Lab) -> list[Path]:
 
 
 def _phones_in(folder: Path) -> list[dict[str, Any]]:
-    phones: list[dict[str, Any]] = lab_request(folder, {"request": "list"})["phones"]
+    phones: list[dict[str, Any]] = ask_phones(folder, {"request": "list"})["phones"]
     return phones
 
 

@@ -8,8 +8,8 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 
-from benchfarm_virtual.farm import VirtualLab
 from benchfarm_virtual.phone import Phone
+from benchfarm_virtual.phones import VirtualPhones
 from orchestrator.errors import DeviceError
 from tests.conftest import poll_until
 
@@ -43,7 +43,7 @@ def runs(phone: Phone, command: str) -> Callable[[], bool]:
     )
 
 
-def switch_on_at(lab: VirtualLab, profile: str, *, serial: str, port: int) -> Phone:
+def switch_on_at(lab: VirtualPhones, profile: str, *, serial: str, port: int) -> Phone:
     """Switch a phone on at the port of one that is off now; others may have the port for a moment."""
     phones: list[Phone] = []
 

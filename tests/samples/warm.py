@@ -183,7 +183,7 @@ def import_all() -> None:
     for path in (data_folder("reports") / "templates").glob("*.j2"):
         html.template(path.name)
     # And of virtual phones and models.
-    for name in ("ai_edge_litert.schema_py_generated", "benchfarm_virtual.lab", "benchfarm_virtual.faults",
+    for name in ("ai_edge_litert.schema_py_generated", "benchfarm_virtual.control", "benchfarm_virtual.faults",
                  "benchfarm_virtual.samples", "benchfarm_virtual.programs.process"):  # fmt: skip
         importlib.import_module(name)
 

@@ -1,6 +1,6 @@
-"""``python -m benchfarm_virtual FOLDER SETTINGS``: a lab of virtual phones, in the foreground.
+"""``python -m benchfarm_virtual FOLDER SETTINGS``: virtual phones, in the foreground.
 
-``benchfarm virtual up`` and :func:`benchfarm_virtual.lab.start_lab` start it.
+``benchfarm virtual up`` and :func:`benchfarm_virtual.control.start_phones` start it.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ import logging
 import sys
 from pathlib import Path
 
-from benchfarm_virtual.errors import LabError
+from benchfarm_virtual.errors import VirtualError
 from benchfarm_virtual.serving import serve
 
 
 def main(state_dir: str, settings: str) -> int:
-    """Run a lab and return its exit code; what went wrong is one line on stderr."""
+    """Run virtual phones and return its exit code; what went wrong is one line on stderr."""
     logging.basicConfig(
         level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
     try:
         serve(Path(state_dir), json.loads(settings))
-    except LabError as error:
+    except VirtualError as error:
         sys.stderr.write(f"{error}\n" + (f"{error.hint}\n" if error.hint else ""))
         return error.exit_code
     return 0

@@ -1,7 +1,7 @@
 """Computes a model's real outputs, by the LiteRT runtime of the virtual phones' host.
 
 It runs in a process of its own: a runtime that aborts on a model ends its process. Results are
-cached for the lab's lifetime, by model and inputs.
+cached for the process's lifetime, by model and inputs.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""The errors that a lab raises on purpose, with the exit code of its processes."""
+"""The errors that virtual phones raise on purpose, with the exit code of their process."""
 
 from __future__ import annotations
 
 from typing import ClassVar
 
 
-class LabError(Exception):
+class VirtualError(Exception):
     """Something went wrong that has a name; the message says what, where, and what to do next."""
 
     exit_code: ClassVar[int] = 70
@@ -17,23 +17,23 @@ class LabError(Exception):
         self.hint = hint
 
 
-class UsageError(LabError):
+class UsageError(VirtualError):
     """What was asked for can't be done as written."""
 
     exit_code = 2
     code = "usage"
 
 
-class DeviceError(LabError):
-    """Something went wrong in the lab or with a phone."""
+class DeviceError(VirtualError):
+    """Something went wrong in the process or with a phone."""
 
     exit_code = 3
     code = "device"
 
 
 class DeviceTimeoutError(DeviceError):
-    """The lab didn't answer in time."""
+    """The process didn't answer in time."""
 
 
 class LinkLostError(DeviceError):
-    """The connection to the lab ended before the answer was whole."""
+    """The connection to the process ended before the answer was whole."""

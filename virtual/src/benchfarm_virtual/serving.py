@@ -1,5 +1,5 @@
-"""The lab process itself: phones, the state file, the reasons to end, and the control channel: JSON
-lines on 127.0.0.1, each with the lab's secret token.
+"""The process of virtual phones itself: phones, the state file, the reasons to end, and the control channel: JSON
+lines on 127.0.0.1, each with its secret token.
 
 A request is ``{"token": ..., "request": NAME, ...}``, the answer ``{"ok": true, ...}`` or
 ``{"ok": false, "error": CODE, "message": TEXT, "hint": TEXT}``. Requests:
@@ -24,12 +24,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from benchfarm_virtual.errors import LabError, UsageError
-from benchfarm_virtual.farm import VirtualLab
+from benchfarm_virtual.control import STATE_FILE, take_lock
+from benchfarm_virtual.errors import UsageError, VirtualError
 from benchfarm_virtual.faults import parse_fault
-from benchfarm_virtual.lab import STATE_FILE, take_lock
 from benchfarm_virtual.link import LOOPBACK
 from benchfarm_virtual.phone import Phone
+from benchfarm_virtual.phones import VirtualPhones
 from benchfarm_virtual.spec import PhoneSpec
 
 _LOOK_AROUND_S: Final = 1.0
@@ -37,10 +37,10 @@ _SWITCH_S: Final = 0.001
 
 
 def serve(state_dir: Path, settings: Mapping[str, Any]) -> None:
-    """Run a lab until it is told to stop, gets SIGTERM or SIGINT, or its parent has ended.
+    """Serve until it is told to stop, gets SIGTERM or SIGINT, or its parent has ended.
 
-    ``settings``: as start_lab writes them. Raises UsageError when another lab uses the same folder,
-    and what VirtualLab and PhoneSpec raise.
+    ``settings``: as start_phones writes them. Raises UsageError when another process uses the folder,
+    and what VirtualPhones and PhoneSpec raise.
     """
     # Threads compute in short turns: those that read the links are among them.
     sys.setswitchinterval(_SWITCH_S)
@@ -49,14 +49,14 @@ def serve(state_dir: Path, settings: Mapping[str, Any]) -> None:
         signal.signal(number, lambda *_: stopping.set())
     take_lock(state_dir)
     try:
-        with VirtualLab(
+        with VirtualPhones(
             adb_public_keys=map(Path, settings["adb_keys"]),
             time_factor=settings["time_factor"],
             seed=settings["seed"],
-        ) as lab:
+        ) as phones:
             for spec in settings["phones"]:
-                lab.add_spec(PhoneSpec.from_json(spec))
-            desk = PhoneDesk(lab, stop=stopping.set)
+                phones.add_spec(PhoneSpec.from_json(spec))
+            desk = PhoneDesk(phones, stop=stopping.set)
             token = secrets.token_urlsafe(24)
             about = {
                 "pid": os.getpid(),
@@ -135,20 +135,20 @@ class ControlServer:
             request = dict(json.loads(line))
             token = str(request.get("token", ""))
             if not hmac.compare_digest(token.encode(), self._token.encode()):
-                raise UsageError("the token isn't this lab's")
+                raise UsageError("the token isn't this process's")
             return {"ok": True, **self._desk.ask(request)}
         except (ValueError, TypeError) as fault:
-            error: LabError = UsageError(f"that is no request: {fault}")
-        except LabError as told:
+            error: VirtualError = UsageError(f"that is no request: {fault}")
+        except VirtualError as told:
             error = told
         return {"ok": False, "error": error.code, "message": str(error), "hint": error.hint}
 
 
 class PhoneDesk:
-    """Answers requests about the phones of a lab; ``stop`` ends it."""
+    """Answers requests about the phones of a process; ``stop`` ends it."""
 
-    def __init__(self, lab: VirtualLab, *, stop: Callable[[], None]) -> None:
-        self._lab = lab
+    def __init__(self, phones: VirtualPhones, *, stop: Callable[[], None]) -> None:
+        self._phones = phones
         self._stop = stop
         #: Called when phones came or went.
         self.changed: Callable[[], None] = lambda: None
@@ -164,18 +164,18 @@ class PhoneDesk:
                 return {"phones": self.phones()}
             case "fault":
                 fault = parse_fault(str(request.get("kind", "")), request.get("options", []))
-                return {"fault": self._lab.get(serial).faults.add(fault).to_json()}
+                return {"fault": self._phones.get(serial).faults.add(fault).to_json()}
             case "clear":
-                faults = self._lab.get(serial).faults
+                faults = self._phones.get(serial).faults
                 number = request.get("fault")
                 cleared = faults.clear() if number is None else [faults.remove(int(number))]
                 return {"cleared": [fault.to_json() for fault in cleared if fault is not None]}
             case "add":
-                phone = self._lab.add_spec(PhoneSpec.from_json(request.get("phone", {})))
+                phone = self._phones.add_spec(PhoneSpec.from_json(request.get("phone", {})))
                 self.changed()
                 return {"phone": describe_phone(phone)}
             case "remove":
-                self._lab.remove(serial)
+                self._phones.remove(serial)
                 self.changed()
             case "stop":
                 self._stop()
@@ -185,11 +185,11 @@ class PhoneDesk:
 
     def phones(self) -> list[Answer]:
         """Return the description of each phone, in the order in which they were added."""
-        return [describe_phone(phone) for phone in self._lab.phones.values()]
+        return [describe_phone(phone) for phone in self._phones.phones.values()]
 
 
 def describe_phone(phone: Phone) -> Answer:
-    """Return a phone's entry in the lab's state file and in ``list``."""
+    """Return a phone's entry in the state file and in ``list``."""
     return {
         "serial": phone.serial,
         "address": phone.address,

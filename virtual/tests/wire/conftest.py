@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from benchfarm_virtual.lab import stop_lab
+from benchfarm_virtual.control import stop_phones
 
 if TYPE_CHECKING:
-    from benchfarm_virtual.farm import VirtualLab
     from benchfarm_virtual.phone import Phone
+    from benchfarm_virtual.phones import VirtualPhones
 
 
 @dataclass(slots=True)
@@ -25,7 +25,7 @@ class Link:
     """A virtual phone, and the adb command speaking to it."""
 
     server: object
-    lab: VirtualLab
+    phones: VirtualPhones
     phone: Phone
 
     def adb(
@@ -55,7 +55,9 @@ def server(request: pytest.FixtureRequest) -> object:
 
 
 @pytest.fixture
-def make_link(server: object, make_lab: Callable[..., VirtualLab]) -> Iterator[Callable[..., Link]]:
+def make_link(
+    server: object, make_lab: Callable[..., VirtualPhones]
+) -> Iterator[Callable[..., Link]]:
     """Make a phone and connect the server to it: ``make_link(profile, legacy=...,
     time_factor=...)``."""
     links: list[Link] = []
@@ -67,8 +69,8 @@ def make_link(server: object, make_lab: Callable[..., VirtualLab]) -> Iterator[C
         connect: bool = True,
         **settings: object,
     ) -> Link:
-        lab = make_lab(server, time_factor=time_factor)
-        link = Link(server, lab, lab.add(profile, **settings))  # type: ignore[arg-type]
+        phones = make_lab(server, time_factor=time_factor)
+        link = Link(server, phones, phones.add(profile, **settings))  # type: ignore[arg-type]
         links.append(link)
         if connect:
             link.connect()
@@ -99,6 +101,6 @@ def encode_public_key() -> Callable[[rsa.RSAPrivateKey], str]:
 
 @pytest.fixture
 def state_dir(tmp_path: Path) -> Iterator[Path]:
-    """The folder of a lab, which has ended afterwards."""
+    """The folder of a process of virtual phones, which has ended afterwards."""
     yield tmp_path / "state"
-    stop_lab(tmp_path / "state")
+    stop_phones(tmp_path / "state")

@@ -154,14 +154,14 @@ def real_shell() -> Iterator[RealShell]:
 def virtual_shell(
     adb_server: AdbServer, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[VirtualShell]:
-    from benchfarm_virtual.farm import VirtualLab
+    from benchfarm_virtual.phones import VirtualPhones
 
-    lab = VirtualLab(adb_public_keys=[adb_server.public_key], time_factor=1.0)
-    phone = lab.add("pixel-3")
+    phones = VirtualPhones(adb_public_keys=[adb_server.public_key], time_factor=1.0)
+    phone = phones.add("pixel-3")
     adb_server.connect(phone.address)
     yield VirtualShell(adb_server, phone.address)
     adb_server.run("disconnect", phone.address)
-    lab.close()
+    phones.close()
 
 
 def compared(
