@@ -277,15 +277,6 @@ def test_virtual_phones_alone_are_measured_without_a_server_for_real_ones(
         cli("virtual down")
 
 
-def test_this_computer_alone_is_measured_without_any_server_for_phones(
-    cli: Cli, model: Path
-) -> None:
-    # 1: a busy computer gives no clean figure.
-    assert cli("bench -s host --min-secs 0.1 -n 1", model).exit_code in {0, 1}
-    servers = cli.json("adb status")["servers"]
-    assert [server for server in servers if server["ours"]] == []
-
-
 def test_a_store_that_is_no_store_is_left_as_it_is(cli: Cli, tmp_path: Path) -> None:
     path = tmp_path / "s.sqlite"
     path.write_bytes(b"this is not a database" * 100)
