@@ -237,7 +237,7 @@ def test_a_name_in_a_plan_that_no_device_has(
 
 
 def test_the_traceback_is_shown_when_it_is_asked_for(cli: Cli) -> None:
-    process = cli.start("--debug", "report", "nosuch")
+    process = cli.start("--debug report nosuch")
     assert "Traceback" in process.communicate(timeout=180)[1]
     assert process.returncode == 2
 

@@ -26,7 +26,7 @@ def runs_of(cli: Cli, campaign: str = "") -> list[dict[str, Any]]:
 
 def bench(lab: Lab, *words: object, serial: int = 0, exit_code: int = 0) -> dict[str, Any]:
     which = () if "-d" in words else ("-d", "xnnpack")
-    done = lab.cli("bench --min-secs 0.2 -n 2 --json", "-s", lab.serials[serial], *which, *words)
+    done = lab.cli("bench --min-secs 0.2 -n 2 --json -s", lab.serials[serial], *which, *words)
     assert done.exit_code == exit_code, done.stdout + done.stderr
     return done.json
 
@@ -110,7 +110,7 @@ def test_without_a_delegate_what_is_there_is_tried_and_the_winner_named(
 def test_lists_have_limits_and_filters(lab: Lab, model: Path) -> None:
     result = bench(lab, model, "-d", "cpu,gpu", "-t", "4")
     assert len(lab.cli.json("results list --limit 1")) == 1
-    assert "no campaign matches" in lab.cli("results list", "--name", "no such").ok().stdout
+    assert "no campaign matches" in lab.cli("results list --name", "no such").ok().stdout
     gpu = lab.cli.json("results runs -d GPU", result["campaign_id"])
     assert {run["case"]["delegate"] for run in gpu} == {"gpu"}
     shown = lab.cli("results runs --limit 1", result["campaign_id"]).ok().stdout

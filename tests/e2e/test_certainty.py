@@ -139,7 +139,7 @@ def test_a_cut_sustained_measurement_is_begun_again_and_shown_beside_whole_ones(
     numbers = {run["invocation"] // 100_000 for run in runs_of(lab.cli, result["campaign_id"])}
     assert numbers == {0, 1}
     page = tmp_path / "report.html"
-    lab.cli("report newest", "--out", page).ok()
+    lab.cli("report newest --out", page).ok()
     text = page.read_text("utf-8")
     section = text.partition('id="sustained-title"')[2].partition("<h2")[0]
     assert section.count("(virtual)") == 4

@@ -23,7 +23,7 @@ LEFT = (
 
 
 def results(lab: Lab, *words: object, exit_code: int = 0) -> dict[str, str]:
-    done = lab.cli("device check --json", "-s", lab.serial, *words).ended_with(exit_code)
+    done = lab.cli("device check --json -s", lab.serial, *words).ended_with(exit_code)
     (phone,) = done.json["phones"]
     return {item["name"]: item["result"] for item in phone["checks"]}
 
@@ -61,7 +61,7 @@ def test_what_a_phone_refuses_is_told_with_what_it_costs_and_the_other_checks_ar
     found = results(lab)
     assert found["cat /proc/stat"] == "missing"
     assert found["detached run"] == "works"
-    text = lab.cli("device check", "-s", lab.serial).ok().stdout
+    text = lab.cli("device check -s", lab.serial).ok().stdout
     assert "the load of other processes is unknown" in text
 
 

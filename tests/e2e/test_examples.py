@@ -223,11 +223,11 @@ def test_progress_of_an_ab_comparison_names_its_sides_and_breaks_no_word(
 
 
 def test_sample_models_are_copied_and_replace_no_other_file(cli: Cli, tmp_path: Path) -> None:
-    copied = cli.json("model fetch samples", "--out", tmp_path / "here")
+    copied = cli.json("model fetch samples --out", tmp_path / "here")
     assert [Path(item["path"]).parent for item in copied] == [tmp_path / "here"] * 2
-    cli("model fetch samples", "--out", tmp_path / "here").ok()
+    cli("model fetch samples --out", tmp_path / "here").ok()
     Path(copied[0]["path"]).write_bytes(b"somebody's own")
-    again = cli("model fetch samples", "--out", tmp_path / "here")
+    again = cli("model fetch samples --out", tmp_path / "here")
     assert again.exit_code == 2
     assert "is there already and is another file" in again.stderr
     assert Path(copied[0]["path"]).read_bytes() == b"somebody's own"

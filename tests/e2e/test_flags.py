@@ -40,7 +40,7 @@ def test_a_combination_without_effect_is_skipped_and_named(lab: Lab, model: Path
 
 
 def test_what_a_program_says_of_its_flags_is_kept_and_shown(lab: Lab) -> None:
-    asked = lab.cli.json("flags use_xnnpack", "-s", lab.serial)
+    asked = lab.cli.json("flags use_xnnpack -s", lab.serial)
     assert asked["learned"] is True
     (flag,) = asked["flags"]
     assert (flag["type"], flag["default"]) == ("bool", "false")
@@ -82,4 +82,4 @@ def test_flags_are_explained_without_any_device(cli: Cli) -> None:
     assert "did you mean gpu_backend?" in wrong.stderr
     assert "which signature" in cli("flags --tool litert signature_to_run_for").ok().stdout
     for tool in ("nativ", "text"):
-        assert "litert-native" in cli("flags", "--tool", tool).stderr
+        assert "litert-native" in cli("flags --tool", tool).stderr

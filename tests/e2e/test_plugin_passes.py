@@ -52,10 +52,10 @@ def test_a_pass_of_a_third_party_is_in_help_schema_run_store_and_report(
     runs = cli.json("results runs newest")
     assert sorted(run["run_pass"] for run in runs) == ["acme.idle", "timing", "timing"]
     page, alone = tmp_path / "report.html", tmp_path / "alone.html"
-    cli("report newest", "-o", page, PYTHONPATH=where).ok()
+    cli("report newest -o", page, PYTHONPATH=where).ok()
     assert "Further passes" in page.read_text("utf-8")
     # Without it the run stays where it is, and is no case's figure.
-    cli("report newest", "-o", alone).ok()
+    cli("report newest -o", alone).ok()
     assert "Further passes" not in alone.read_text("utf-8")
     assert "2 runs parsed again, 0 changed; 1 unchanged" in cli("results reparse").ok().stdout
     refused = cli(*words)

@@ -53,7 +53,7 @@ def test_status_tells_each_phones_work_while_it_runs_and_after_it_was_cut_off(
     states = {item["campaign_id"]: item["status"] for item in json.loads(told)["campaigns"]}
     assert states[campaign["campaign_id"]] == "cut off"
     assert "cut off" in lab.cli("status").ok().stdout
-    listed = lab.cli.json("results list", "--status", "cut off")
+    listed = lab.cli.json("results list --status", "cut off")
     assert [item["campaign_id"] for item in listed] == [campaign["campaign_id"]]
 
 

@@ -61,14 +61,14 @@ def test_the_option_counts_before_it_is_read(cli: Cli) -> None:
     # For people as ever.
     assert "see 'benchfarm run -h'" in cli("run --nope").stderr
     # With --json standard output says the same.
-    refused = cli("--log-format", "json", "run", "--nope", "--json")
+    refused = cli("--log-format json run --nope --json")
     assert refused.json["error"]["message"] == lines_of(refused.stderr)[0]["text"]
 
 
 def test_a_format_that_is_none_is_refused_by_the_name_of_where_it_was_given(cli: Cli) -> None:
     # By what needs no settings, too.
     for words in ("devices", "explain trusted"):
-        told = cli("--log-format", "bogus", *words.split()).ended_with(2).stderr
+        told = cli("--log-format bogus", *words.split()).ended_with(2).stderr
         assert "error: --log-format is 'bogus', neither text nor json" in told
     assert "error: BENCHFARM_LOG is 'bogus'" in cli("devices", BENCHFARM_LOG="bogus").stderr
 
@@ -93,7 +93,7 @@ def test_all_that_is_told_while_phones_are_worked_with_is_json(
     plan = plan_file(lab.serials, invocations=2)
     # However late the kill comes, the campaign isn't over before.
     lab.fault(lab.serials[1], "program-hang")
-    process = lab.cli.start("--log-format", "json", "run", plan)
+    process = lab.cli.start("--log-format json run", plan)
     assert process.stderr is not None
     begun = [json.loads(next(process.stderr))["event"] for _ in range(3)]
     assert begun[0] == "campaign-started"
@@ -113,7 +113,7 @@ def test_all_that_is_told_while_phones_are_worked_with_is_json(
 
 
 def test_a_server_tells_its_address_in_json(cli: Cli) -> None:
-    process = cli.start("--log-format", "json", "serve", "--port", "0")
+    process = cli.start("--log-format json serve --port 0")
     try:
         assert process.stderr is not None
         first = json.loads(process.stderr.readline())

@@ -32,16 +32,16 @@ def test_a_phone_that_was_connected_is_connected_again_until_it_is_forgotten(
     phone = make_lab(adb_server).add("pixel-3", serial="WIFI1")
 
     def listed() -> list[str]:
-        return [item["address"] for item in cli("devices", "--json").json]
+        return [item["address"] for item in cli("devices --json").json]
 
     assert listed() == []
-    assert phone.address in cli("device", "connect", phone.address).ok().stdout
+    assert phone.address in cli("device connect", phone.address).ok().stdout
     assert listed() == [phone.address]
     server.disconnect(phone.address)
     assert listed() == [phone.address]
-    assert "is disconnected" in cli("device", "connect", "--undo", phone.address).ok().stdout
+    assert "is disconnected" in cli("device connect --undo", phone.address).ok().stdout
     assert listed() == []
-    assert "wasn't remembered" in cli("device", "connect", "--undo", phone.address).ok().stdout
+    assert "wasn't remembered" in cli("device connect --undo", phone.address).ok().stdout
 
 
 def test_a_remembered_phone_that_is_off_is_named_with_what_to_do_and_holds_nothing_up(
@@ -49,11 +49,11 @@ def test_a_remembered_phone_that_is_off_is_named_with_what_to_do_and_holds_nothi
 ) -> None:
     adb_server.run("disconnect")
     phone = make_lab(adb_server).add("pixel-3", serial="WIFI2")
-    cli("device", "connect", phone.address).ok()
+    cli("device connect", phone.address).ok()
     (tmp_path / "home" / "network-phones.txt").write_text(
         f"127.0.0.1:1\nno address\n{phone.address}\n", "utf-8"
     )
-    done = cli("devices", "--json")
+    done = cli("devices --json")
     assert [item["address"] for item in done.ok().json] == [phone.address]
     assert "benchfarm device connect 127.0.0.1:1 --undo" in done.stderr
     assert "no address" not in done.said

@@ -120,8 +120,8 @@ def test_a_store_of_a_url_is_one_file_whoever_asks(tmp_path: Path, samples) -> N
             samples.begin(store, samples.campaign(name))
     cli = Cli(home=tmp_path / "home")
     url = f"sqlite:///{tmp_path}/my%20store.sqlite"
-    listed = cli.json("results", "list", BENCHFARM_STORE=url)
-    copied = cli.json("store", "backup", tmp_path / "copy.sqlite", BENCHFARM_STORE=url)
+    listed = cli.json("results list", BENCHFARM_STORE=url)
+    copied = cli.json("store backup", tmp_path / "copy.sqlite", BENCHFARM_STORE=url)
     with closing(open_store(tmp_path / "copy.sqlite")) as store:
         assert [item.campaign_id for item in store.campaigns()] == [
             item["campaign_id"] for item in listed

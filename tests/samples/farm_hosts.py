@@ -314,7 +314,7 @@ def running_farm(
     try:
         hosts = []
         for (name, cli), profile in zip(homes, ("pixel-3", "pixel-4"), strict=True):
-            up = cli.json("virtual", "up", profile, "--speed", speed)
+            up = cli.json("virtual up", profile, "--speed", speed)
             hosts.append(
                 Host(name=name, cli=cli, url=database.url, serial=up["phones"][0]["serial"])
             )
@@ -327,4 +327,4 @@ def running_farm(
                     host.rest()
     finally:
         for _, cli in homes:
-            cli("virtual", "down")
+            cli("virtual down")

@@ -199,7 +199,7 @@ def status_of(lab: Lab, log: str, **environ: str) -> tuple[str, str]:
     # By its name: the newest isn't the last when the clock went back.
     named = re.search(r"campaign (\S+) '", log)
     assert named is not None, f"no campaign was begun: {log}"
-    listed: list[dict[str, Any]] = lab.cli.json("results", "list", **environ)
+    listed: list[dict[str, Any]] = lab.cli.json("results list", **environ)
     return named[1], next(item["status"] for item in listed if item["campaign_id"] == named[1])
 
 
@@ -207,13 +207,13 @@ def release(lab: Lab, **environ: str) -> None:
     """Do what people do with phones in trouble: mend what ails them, and let them in again."""
     clear(lab)
     for serial in lab.cli.json("status", **environ)["quarantine"]:
-        lab.cli("device", "release", serial, **environ).ok()
+        lab.cli("device release", serial, **environ).ok()
 
 
 def restore_as_told(lab: Lab, log: str, **environ: str) -> None:
     """Put the phones back of which a log says that they aren't yet, and how to."""
     for serial in dict.fromkeys(re.findall(r"'benchfarm device restore (\S+)' tries again", log)):
-        lab.cli("device", "restore", serial, **environ).ok()
+        lab.cli("device restore", serial, **environ).ok()
 
 
 def finished(lab: Lab, log: str, **environ: str) -> list[dict[str, Any]]:
@@ -224,11 +224,11 @@ def finished(lab: Lab, log: str, **environ: str) -> list[dict[str, Any]]:
     campaign, status = status_of(lab, log, **environ)
     if status != "finished":
         release(lab, **environ)
-        lab.cli("run", "--resume", campaign, timeout_s=HANGS_S, **environ)
+        lab.cli("run --resume", campaign, timeout_s=HANGS_S, **environ)
         campaign, status = status_of(lab, log, **environ)
     restore_as_told(lab, log, **environ)
     assert status == "finished", log[-6000:]
-    runs: list[dict[str, Any]] = lab.cli.json("results", "runs", campaign, **environ)
+    runs: list[dict[str, Any]] = lab.cli.json("results runs", campaign, **environ)
     return [run for run in runs if run["outcome"] != "unfit"]
 
 

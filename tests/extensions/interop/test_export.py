@@ -542,7 +542,7 @@ def test_a_text_of_unknown_origin_is_imported_as_parse_reads_it_and_called_so(tm
     cli, log = Cli(home=tmp_path / "home"), DATA / "native" / "default_float_025_128.txt"
     read = cli.json("parse", log)
     done = cli.json("import", log)
-    (run,) = cli.json("results", "runs", done["campaign_id"])
+    (run,) = cli.json("results runs", done["campaign_id"])
     assert run["report"]["inference"]["median_us"] == read["inference"]["median_us"]
     assert run["case"]["tool"] == "text"
     assert re.fullmatch(rf"unknown-[0-9a-f]{{8}}@{re.escape(log.name)}", run["case"]["serial"])
@@ -555,7 +555,7 @@ def test_a_text_of_unknown_origin_is_imported_as_parse_reads_it_and_called_so(tm
         assert "1 were there already" in cli("import", same).ok().stdout
     both = Cli(home=tmp_path / "both")("import", log, renamed)
     assert both.ok().stdout.count("1 were there already") == 1
-    assert "1 run parsed again, 0 changed" in cli("results", "reparse").ok().stdout
+    assert "1 run parsed again, 0 changed" in cli("results reparse").ok().stdout
 
 
 REPLACED = "Replacing {} node(s) with delegate ({}) node, yielding 2 partitions for subgraph 0 ()."
@@ -584,7 +584,7 @@ def test_a_text_of_litert_is_of_the_cpu_only_where_it_says_so(tmp_path, lines, d
     log.write_text("".join(f"{head}{line}\n" for line in lines + banner))
     cli = Cli(home=tmp_path / "home")
     campaign = cli.json("import", log, "-s", "Phone")["campaign_id"]
-    (run,) = cli.json("results", "runs", campaign)
+    (run,) = cli.json("results runs", campaign)
     assert run["case"]["delegate"] == delegate
     is_shown = any("Replacing" in line for line in lines)
     findings = str(run["verdict"]["findings"])

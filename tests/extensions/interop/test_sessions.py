@@ -114,15 +114,15 @@ def test_a_throttled_row_of_the_leaderboard_comes_out_suspect_and_a_steady_one_c
     )
     assert hot["init_us"] == pytest.approx(817_700)
     assert {run["verdict"]["grade"] for run in runs.values()} == {"E"}
-    shown = cli("report", "--format", "json").json
+    shown = cli("report --format json").json
     assert [device["serial"] for device in shown["devices"]] == ["caiman-35@device-lab"]
     assert {result["origin"].split(" (")[0] for result in shown["results"]} == {
         "imported from lm.jsonl"
     }
-    assert "Pixel 9 Pro (imported)" in cli("report", "--format", "text").stdout
+    assert "Pixel 9 Pro (imported)" in cli("report --format text").stdout
     # Again adds nothing, and no series of this computer or of a phone here has any of it.
     assert cli("import", path, "--json").json["imported"] == 0
-    assert cli("results", "reparse", "newest").exit_code == 0
+    assert cli("results reparse newest").exit_code == 0
 
 
 @pytest.mark.skipif(
@@ -204,7 +204,7 @@ def test_a_hostile_line_gives_one_clear_error_and_nothing_is_stored(
     assert "board.jsonl:2: " in done.stderr
     assert said in done.stderr
     assert len(done.stderr) < 1000
-    assert cli("results", "list", "--json").json == []
+    assert cli("results list --json").json == []
 
 
 def result(init_ms: float) -> bytes:
@@ -306,7 +306,7 @@ def test_a_session_folder_gives_its_jobs_and_tells_which_are_left_out(
         "cpu-pa3q-35: has neither results.pb nor metrics.pb: the job failed, or its files weren't downloaded",
         "gpu-m1q-36: its logcat.txt names no GPU API: nothing shows that the GPU ran it",
     ]
-    device = cli("report", "--format", "json").json["devices"][0]
+    device = cli("report --format json").json["devices"][0]
     assert (device["model"], device["codename"], device["sdk"]) == ("Pixel 9 Pro", "caiman", 35)
     assert device["fingerprint"].startswith("google/caiman")
     nothing = tmp_path / "nothing"
@@ -481,7 +481,7 @@ def test_own_results_leave_as_the_leaderboards_lines(
 ) -> None:
     lab.cli("bench", model, "-s", lab.serial, "-d", "xnnpack", "-t", "2", "-n", "2", "--json").ok()
     out = tmp_path / "own.jsonl"
-    assert "own.jsonl: 2 lines" in lab.cli("export", "-f", "leaderboard", "-o", out).ok().stdout
+    assert "own.jsonl: 2 lines" in lab.cli("export -f leaderboard -o", out).ok().stdout
     rows = [json.loads(line) for line in out.read_text().splitlines()]
     assert [line["repeat"] for line in rows] == [1, 2]
     assert len({line["row_id"] for line in rows}) == 2

@@ -153,7 +153,7 @@ def test_each_run_is_of_its_own_model_and_signature(
     path = tmp_path / "log.txt"
     path.write_text(text)
     done = cli.json("import", path, "-s", "A Phone")
-    runs = cli.json("results", "runs", done["campaign_id"])
+    runs = cli.json("results runs", done["campaign_id"])
     read = [
         (
             run["case"]["model_name"],
@@ -324,7 +324,7 @@ def test_import_reads_the_forms_that_parse_reads(
     done = cli.json("import", path, "-s", "A Phone")
     names = [run["case"]["model_name"] for run in done["runs"]]
     assert sorted(names) == ["a", "b"]
-    runs = cli.json("results", "runs", done["campaign_id"])
+    runs = cli.json("results runs", done["campaign_id"])
     assert sorted(run["report"]["inference_mean_us"] for run in runs) == [233e3, 2339e3]
 
 

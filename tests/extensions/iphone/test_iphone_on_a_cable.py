@@ -88,7 +88,7 @@ def night(tmp_path_factory: pytest.TempPathFactory, make_cli: Callable[[Path], C
     )
     cli, own = make_cli(folder / "home"), environ(folder / "bin")
     campaign = cli("run", plan, "--json", **own).json["campaign_id"]
-    stored = cli.json("results", "runs", campaign)
+    stored = cli.json("results runs", campaign)
     of = {
         json.loads((phone / "phone.json").read_text())["udid"]: fault
         for fault, phone in phones.items()

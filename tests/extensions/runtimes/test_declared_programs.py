@@ -88,7 +88,7 @@ def test_a_file_chooses_its_program_and_its_figures_are_the_printed_ones(
         figure = dict(run["case"]["flags"]).get("figure")
         assert run["report"]["inference"]["count"] == {"decode": 24}.get(figure, count)
         kept = tmp_path / "log.txt"
-        shown = lab.cli.json("results", "log", run["run_id"])
+        shown = lab.cli.json("results log", run["run_id"])
         # All but what this lab read of the phone beside it.
         printed = [text for name, text in shown["attachments"].items() if name != "samples"]
         kept.write_text("".join(printed))
@@ -96,7 +96,7 @@ def test_a_file_chooses_its_program_and_its_figures_are_the_printed_ones(
         reports = [again] if isinstance(again, dict) else again
         means = [report["inference_mean_us"] for report in reports]
         assert pytest.approx(run["report"]["inference_mean_us"]) in means
-    assert all(row["is_virtual"] for row in lab.cli("report", "--format", "json").json["results"])
+    assert all(row["is_virtual"] for row in lab.cli("report --format json").json["results"])
 
 
 def test_a_gpu_that_is_replaced_by_the_cpu_is_told(lab: Lab, tmp_path: Path) -> None:
@@ -197,7 +197,7 @@ def test_a_file_of_ones_own_measures_on_this_computer(
         "{models: model.txt, matrix: {tools: counting.yaml}, devices: {serials: host},"
         " builds: {counting: ./counting.sh}}"
     )
-    assert "counting" in cli("plan", "show", plan).ok().said
+    assert "counting" in cli("plan show", plan).ok().said
     # In the settings' folder it is known by its name, and stored runs are read again with it.
     (cli.home / "programs").mkdir()
     shutil.copy(file, cli.home / "programs")
@@ -208,7 +208,7 @@ def test_a_file_of_ones_own_measures_on_this_computer(
         "oh no: x y",
         0,
     )
-    cli("results", "reparse").ok()
+    cli("results reparse").ok()
 
 
 ECHO = OWN.replace("counting.sh", "echo").replace('["{model}", "{word}"]', '["counted {n} in 50.0 ms"]').replace(
@@ -227,13 +227,13 @@ def test_a_program_is_kept_by_content_and_used_without_being_named_again(
     model.write_text("words")
     shutil.copy("/bin/echo", program)
     words = ("bench", model, "-s", "host", "-t", "1", "-n", "1", "--tool", "counting", "--json")
-    said = cli("build", "add", script, "--tool", "counting").ended_with(4).said
+    said = cli("build add", script, "--tool", "counting").ended_with(4).said
     assert "is neither an ELF program nor an APK" in said
     assert (
         "isn't started from a file"
-        in cli("build", "add", program, "--tool", "llama_main").ended_with(4).said
+        in cli("build add", program, "--tool", "llama_main").ended_with(4).said
     )
-    kept = cli.json("build", "add", program, "--tool", "counting")
+    kept = cli.json("build add", program, "--tool", "counting")
     assert (kept["name"], kept["tool"], kept["abi"].partition("-")[0]) == (
         "counting",
         "declared:counting",
@@ -244,15 +244,15 @@ def test_a_program_is_kept_by_content_and_used_without_being_named_again(
     assert (run["outcome"], run["report"]["inference_mean_us"]) == ("completed", 12_500)
     assert run["case"]["build_sha256"] == kept["sha256"]
     # Its parameters are listed with their meaning and bounds.
-    (flag,) = cli.json("flags", "counting")["flags"]
+    (flag,) = cli.json("flags counting")["flags"]
     assert (flag["name"], flag["type"], flag["default"]) == ("n", "int", "4")
     assert flag["meaning"] == "what is counted: a whole number from 1"
     # What was measured stays readable when nobody declares the program any more.
     declaration.unlink()
-    (row,) = cli("report", "--format", "json").ok().json["results"]
+    (row,) = cli("report --format json").ok().json["results"]
     assert row["tool"] == "declared:counting"
     for form in ("text", "markdown", "html"):
-        cli("report", "--format", form, "--out", tmp_path / form).ok()
+        cli("report --format", form, "--out", tmp_path / form).ok()
 
 
 def llama_bench() -> Path | None:
@@ -287,7 +287,7 @@ def test_the_real_llama_bench_measures_a_tiny_model_on_this_computer(cli: Cli) -
     assert {figure: len(runs) for figure, runs in found.items()} == {"prefill": 2, "decode": 2}
     for figure, tokens in (("prefill", 32), ("decode", 8)):
         for run in found[figure]:
-            log = cli("results", "log", run["run_id"]).ok().stdout
+            log = cli("results log", run["run_id"]).ok().stdout
             mean_ns = float(log.partition('"avg_ns": ')[2].partition(",")[0])
             assert run["report"]["inference_mean_us"] == pytest.approx(
                 mean_ns / tokens / 1000, rel=1e-5
@@ -300,7 +300,7 @@ def test_a_run_becomes_an_issue_without_anything_private(lab: Lab, tmp_path: Pat
     done = lab.cli("bench", model, "-s", lab.serial, "-d", "nnapi", "-t", "1", "-n", "1", "--json")
     run = runs_of(done)[0]
     out = tmp_path / "issue.md"
-    lab.cli("results", "log", run["run_id"], "--issue", "--out", out).ok()
+    lab.cli("results log", run["run_id"], "--issue", "--out", out).ok()
     told = out.read_text()
     for wanted in (
         "# little with nnapi (onnxruntime_perf_test): delegate-failed", "Android", "disable_cpu_ep_fallback",

@@ -79,7 +79,7 @@ def test_the_ending_of_the_file_says_the_format(cli: Cli, tmp_path: Path) -> Non
     stored(tmp_path / "home", small_lab())
     for name, start in begins.items():
         path = tmp_path / name
-        assert cli("report", "--out", path).ok().stdout == f"{path}\n"
+        assert cli("report --out", path).ok().stdout == f"{path}\n"
         assert path.read_text().lstrip().startswith(start), name
 
 

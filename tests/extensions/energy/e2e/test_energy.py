@@ -288,5 +288,5 @@ def test_a_killed_host_leaves_no_load_and_no_recording(
     )
     process.send_signal(signal.SIGKILL)
     process.communicate()
-    lab.cli("device", "restore", serial).ok()
+    lab.cli("device restore", serial).ok()
     assert lab.shell(serial, "pidof dd; ls /data/local/tmp/benchfarm/runs").strip() == ""

@@ -61,7 +61,7 @@ def test_everything_that_a_plan_names_reaches_the_hosts(
         tmp_path / "libmine.so",
         tmp_path / "inputs",
     )
-    submitter("virtual", "program", program, "--release", "mine", "--time", "5").ok()
+    submitter("virtual program", program, "--release", "mine", "--time", "5").ok()
     library.write_bytes(benchmark_elf("dummy_external_delegate"))
     model = tiny(tmp_path, "multi_add.bin")
     inputs.mkdir()
@@ -202,7 +202,7 @@ def test_what_a_timer_submits_has_the_stores_night_is_submitted_once_and_says_wh
     again = farm.two("farm", "submit", plan, "--once", f"{name}-{{date}}")
     assert (again["is_known"], again["jobs"]) == (True, first["jobs"])
     plan.write_text(plan.read_text().replace("name: nightly", "name: Übung"))
-    said = host.cli("farm", "submit", plan, **host.environ()).ok()
+    said = host.cli("farm submit", plan, **host.environ()).ok()
     later = said.stdout.partition(":")[0]
     assert later.startswith("bung-")
     assert f"after the jobs of {first['submission']} on {host.serial}" in said.stdout
@@ -226,7 +226,7 @@ def test_a_phone_that_never_came_is_told_as_long_as_there_is_its_submission(
     ):
         said = host.cli(*words, **host.environ()).ended_with(1).stdout
         assert told in said.splitlines(), words
-    status = host.cli("farm", "status", name, "--json", **host.environ()).ended_with(1).json
+    status = host.cli("farm status", name, "--json", **host.environ()).ended_with(1).json
     assert status["left_out"] == {"GONE": "no host has announced it"}
     assert [job["serial"] for job in status["jobs"]] == [host.serial]
     host("farm", "cancel", name)
@@ -240,7 +240,7 @@ def test_a_night_in_which_a_phone_gave_nothing_does_not_look_as_if_all_were_well
     farm.two("virtual", "fault", farm.two.serial, "segv", "times=0")
     try:
         farm.one("farm", "submit", plan, "--name", name)
-        watched = farm.one.cli("farm", "status", name, "--watch", **farm.one.environ())
+        watched = farm.one.cli("farm status", name, "--watch", **farm.one.environ())
     finally:
         farm.two("virtual", "fault", farm.two.serial, "clear")
     for host in farm.hosts:
@@ -248,9 +248,9 @@ def test_a_night_in_which_a_phone_gave_nothing_does_not_look_as_if_all_were_well
     # Each failure is stored as one.
     farm.expect_no_loss(name, 4, before)
     cli, environ = farm.one.cli, farm.one.environ()
-    twice = cli("farm", "submit", plan, "--name", name, **environ).ended_with(2)
+    twice = cli("farm submit", plan, "--name", name, **environ).ended_with(2)
     assert "a submission of this name exists already" in twice.stderr
-    status = cli("farm", "status", name, "--json", **environ)
+    status = cli("farm status", name, "--json", **environ)
     assert (status.exit_code, status.json["without_result"]) == (1, {farm.two.serial: 4})
     assert (status.json["night"]["with_result"] >= 4, status.json["night"]["left"]) == (True, 0)
     assert {item["doing"][:5] for item in status.json["devices"]} == {"last:"}
@@ -381,13 +381,13 @@ def test_a_phone_whose_host_comes_after_the_submission_is_measured_too(
     farm.one("farm", "pause", f"phone:{farm.one.serial}")
     plan = meaning(plan_file((), invocations=1), "where: virtual")
     sent = (
-        farm.one.cli("farm", "submit", plan, "--name", name, "--json", **farm.one.environ())
+        farm.one.cli("farm submit", plan, "--name", name, "--json", **farm.one.environ())
         .ended_with(1)
         .json
     )
     assert [job["serial"] for job in sent["jobs"]] == [farm.one.serial]
     why = sent["left_out"][farm.two.serial]
-    status = farm.one.cli("farm", "status", name, "--json", **farm.one.environ())
+    status = farm.one.cli("farm status", name, "--json", **farm.one.environ())
     assert status.ended_with(1).json["left_out"] == {farm.two.serial: why}
     plan.unlink()
     farm.until_announced(farm.two)
@@ -440,7 +440,7 @@ def test_pause_keeps_jobs_waiting_the_urgent_one_goes_first_cancel_stops_it_and_
         item for item in host("results", "list") if item["campaign_id"] == job["campaign_id"]
     ]
     assert left["status"] == "closed"
-    status = host.cli("farm", "status", urgent, "--json", **host.environ()).ended_with(1).json
+    status = host.cli("farm status", urgent, "--json", **host.environ()).ended_with(1).json
     assert status["without_result"] == {host.serial: left["abandoned"]}
     assert left["stored"] + left["abandoned"] == left["planned"]
     host("farm", "pause", "--undo", "host:two")

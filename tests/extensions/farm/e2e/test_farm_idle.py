@@ -43,7 +43,7 @@ def test_a_fault_of_the_devices_file_is_told_once_and_what_it_said_before_counts
     inventory, serial = lab.cli.home / "devices.yaml", lab.serial
 
     def told() -> tuple[set[str], list[str], str]:
-        status = lab.cli.json("farm", "status", BENCHFARM_STORE=database.url)
+        status = lab.cli.json("farm status", BENCHFARM_STORE=database.url)
         with FarmQueue(database.url) as queue:
             rows = [row for row in queue.phones() if row["serial"] == serial]
         pools = [pool for row in rows for pool in read_labels(row["labels"]).pools]
@@ -163,7 +163,7 @@ def test_an_idle_phone_that_hangs_is_told_and_comes_back_and_one_that_another_ho
             lambda: "stopped answering" in states()[free], "the free one is told", PATIENCE_S
         )
         assert states()[measured] == ""
-        doctor = lab.cli("doctor", "--farm", "--json", BENCHFARM_STORE=database.url).json
+        doctor = lab.cli("doctor --farm --json", BENCHFARM_STORE=database.url).json
         assert any(
             item["level"] == "problem" and free in item["text"] for item in doctor["findings"]
         ), doctor

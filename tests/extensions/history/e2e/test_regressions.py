@@ -68,12 +68,10 @@ def nights(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nights]:
     folder = tmp_path_factory.mktemp("regressions")
     cli = Cli(home=folder / "home")
     try:
-        (phone,) = cli.json("virtual", "up", "pixel-4", "--rooted", "--speed", "60", "--seed", "4")[
-            "phones"
-        ]
+        (phone,) = cli.json("virtual up pixel-4 --rooted --speed 60 --seed 4")["phones"]
         programs = {"old": 0.0, "slow": 10.0, "twin": 0.0}
         for name, time in programs.items():
-            cli("virtual", "program", folder / name, "--release", name, "--time", time).ok()
+            cli("virtual program", folder / name, "--release", name, "--time", time).ok()
         model = min(MODELS.glob("*float*.tflite"))
         other = folder / model.name
         shutil.copy(min(MODELS.glob("*int8*.tflite")), other)
@@ -105,7 +103,7 @@ def nights(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nights]:
         made.close()
         yield Nights(cli=cli, store=folder / "nights.sqlite")
     finally:
-        cli("virtual", "down")
+        cli("virtual down")
         shutil.rmtree(folder, ignore_errors=True)
 
 

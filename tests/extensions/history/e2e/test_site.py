@@ -48,7 +48,7 @@ def weeks(cli, filled):
 @contextmanager
 def served(cli, *options: str, ended_by: int = signal.SIGINT) -> Iterator[tuple[str, int]]:
     """Run ``benchfarm serve`` and give what it told: its address."""
-    process = cli.start("serve", "--port", "0", *options)
+    process = cli.start("serve --port 0", *options)
     try:
         url = process.stderr.readline().strip()
         assert url.startswith("http://"), url + process.stderr.read()
@@ -115,25 +115,25 @@ def test_site_is_written_once_and_renewed_when_a_note_is_added_or_a_run_is_read_
     assert first["unchanged"] == first["removed"] == 0
     again = written()
     assert (again["written"], again["unchanged"]) == (0, first["written"])
-    weeks("history", "expect", "serial=pixel-6-a,delegate=gpu", "2026-04-09", "new driver").ok()
+    weeks("history expect serial=pixel-6-a,delegate=gpu 2026-04-09", "new driver").ok()
     renewed = written()
     assert (renewed["written"], renewed["removed"]) == (2, 0)
     newest = newest_of(weeks)
     read_again(weeks)
     assert written()["written"] == 1
     assert "seen when it was read again" in (out / "campaigns" / f"{newest}.html").read_text()
-    refused = weeks("history", "site", "--out", tmp_path / "b", "--since", "yesterday")
+    refused = weeks("history site --out", tmp_path / "b", "--since", "yesterday")
     assert refused.exit_code == 2
     assert "isn't a date" in refused.stderr
 
 
 def test_site_of_an_empty_store_says_that_there_is_nothing(cli, tmp_path):
-    cli("history", "site", "--out", tmp_path / "out").ok()
+    cli("history site --out", tmp_path / "out").ok()
     assert "Nothing was measured in this time." in (tmp_path / "out" / "index.html").read_text()
 
 
 def test_served_pages_are_those_of_the_site(weeks, tmp_path):
-    weeks("history", "site", "--out", tmp_path / "out").ok()
+    weeks("history site --out", tmp_path / "out").ok()
     with served(weeks) as url:
         assert without_farm(ask(url)[2]) == (tmp_path / "out" / "index.html").read_text()
         series = sorted((tmp_path / "out" / "series").iterdir())[0]
@@ -156,9 +156,7 @@ def test_served_pages_are_those_of_the_site(weeks, tmp_path):
 def test_served_pages_follow_the_store(weeks):
     with served(weeks) as url:
         assert "a note of today" not in ask(url)[2]
-        weeks(
-            "history", "expect", "serial=pixel-4-a,delegate=gpu", "2026-03-31", "a note of today"
-        ).ok()
+        weeks("history expect serial=pixel-4-a,delegate=gpu 2026-03-31", "a note of today").ok()
         # They are gathered again when a time has passed that depends on how long gathering takes.
         poll_until(lambda: "a note of today" in ask(url)[2], "the note is shown", 120)
         page = f"/campaigns/{newest_of(weeks)}.html"
@@ -376,7 +374,7 @@ def test_a_token_can_be_made_up_and_a_port_that_is_taken_is_told(weeks):
         assert len(token) >= 32
         assert ask(url)[0] == 401
         assert ask(url, f"/?token={token}")[0] == 303
-        refused = weeks("serve", "--port", str(urlsplit(url).port))
+        refused = weeks("serve --port", str(urlsplit(url).port))
     assert refused.exit_code == 2
     assert "can't listen" in refused.stderr
 
@@ -404,7 +402,7 @@ def test_a_slowdown_is_sent_to_a_webhook_until_somebody_expects_it(weeks, tmp_pa
         threading.Thread(target=server.serve_forever, daemon=True).start()
         address = f"http://127.0.0.1:{server.server_address[1]}/hooks/secret"
         (tmp_path / "hook").write_text(f"{address}\n")
-        told = weeks("history", "changes", "--notify", f"@{tmp_path / 'hook'}")
+        told = weeks("history changes --notify", f"@{tmp_path / 'hook'}")
         assert (told.exit_code, told.stderr) == (1, "")
         path, headers, body = Hook.got[-1]
         assert (len(Hook.got), path) == (2, "/hooks/secret")
@@ -415,14 +413,14 @@ def test_a_slowdown_is_sent_to_a_webhook_until_somebody_expects_it(weeks, tmp_pa
         slower = [item for item in changes if item["case"]["serial"] == "pixel-4-a"]
         assert [item["low"] < 1.2 < item["high"] for item in slower] == [True, True]
         # Where nobody listens, that is said, without the address; the exit code stays.
-        lost = weeks("history", "changes", "--notify", "http://127.0.0.1:1/hooks/secret")
+        lost = weeks("history changes --notify http://127.0.0.1:1/hooks/secret")
         assert lost.exit_code == 1
         assert "the message to 127.0.0.1:1 wasn't delivered" in lost.stderr
         assert "secret" not in lost.said
         # Somebody knows the reason: no alarm, and no message.
         night = slower[0]["night"]
-        weeks("history", "expect", "serial=pixel-4-a,delegate=gpu", night, "a new driver").ok()
-        weeks("history", "changes", "--notify", address).ok()
+        weeks("history expect serial=pixel-4-a,delegate=gpu", night, "a new driver").ok()
+        weeks("history changes --notify", address).ok()
         assert len(Hook.got) == 2
         server.shutdown()
 
@@ -438,7 +436,7 @@ def test_what_isnt_installed_is_told(weeks, tmp_path):
 
 
 def test_a_report_of_several_campaigns_shows_the_newest_figures_and_says_so(weeks, tmp_path):
-    newest, older = (weeks.json("results", "list")[place]["campaign_id"] for place in (0, 1))
+    newest, older = (weeks.json("results list")[place]["campaign_id"] for place in (0, 1))
     both = weeks("report", newest, older, "--format", "json", "--out", tmp_path / "both.json")
     alone = weeks("report", newest, "--format", "json", "--out", tmp_path / "alone.json")
     both.ok(), alone.ok()

@@ -36,9 +36,9 @@ def test_what_a_run_printed_is_read_with_the_figures_that_are_stored(
     )
     assert done.json["runs"]
     for run in done.json["runs"]:
-        printed = lab.cli("results", "log", run["run_id"], "--attachment", attachment, "--json")
+        printed = lab.cli("results log", run["run_id"], "--attachment", attachment, "--json")
         text = printed.ok().json["attachments"][attachment]
-        read = lab.cli.json("parse", "-", stdin=text)
+        read = lab.cli.json("parse -", stdin=text)
         stored = run["report"]
         for name in ("outcome", "init_us", "inference", "inference_mean_us", "warmup"):
             assert read[name] == stored[name], name
@@ -79,8 +79,8 @@ $ adb logcat -d | grep tflite
 11-28 10:00:03.123  4711  4711 I tflite  : Inference timings in us: Init: 5685, First inference: 18535, \
 Warmup (avg): 14462.3, Inference (avg): 14575.2
 """
-    alone = cli.json("parse", "-", stdin=session)
-    refused, older = cli.json("parse", "-", stdin=session + log)
+    alone = cli.json("parse -", stdin=session)
+    refused, older = cli.json("parse -", stdin=session + log)
     for report in (alone, refused):
         assert (report["outcome"], report["failure_code"]) == ("failed", "activity-refused")
         assert "access user 10" in report["failure_reason"]

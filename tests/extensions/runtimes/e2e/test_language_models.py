@@ -55,11 +55,10 @@ def test_a_phones_process_gives_prefill_and_decode(lab: Lab) -> None:
     assert {run["report"]["extra"]["unit"] for run in runs} == {"token"}
     assert all(run["report"]["warmup_mean_us"] for run in runs)
     shown = {
-        dict(row["flags"])["figure"]: row
-        for row in lab.cli("report", "--format", "json").json["results"]
+        dict(row["flags"])["figure"]: row for row in lab.cli("report --format json").json["results"]
     }
     assert shown.keys() == {"prefill", "decode"}
-    listed = lab.cli("report", "--format", "text").ok().stdout
+    listed = lab.cli("report --format text").ok().stdout
     for phase, row in shown.items():
         assert row["is_virtual"]
         # A speed is a second over the time of a token, and its interval is the other way round.
@@ -71,7 +70,7 @@ def test_a_phones_process_gives_prefill_and_decode(lab: Lab) -> None:
     assert listed.count("speed tokens/s ") == 2
     assert "median ms" not in listed
     # Prefill and decode are two lines of the table, each beside what others published of its kind.
-    table = lab.cli("table", "--source", "store,language-models").ok().stdout
+    table = lab.cli("table --source store,language-models").ok().stdout
     lines = [line for line in table.splitlines() if line.startswith("tiny")]
     assert {line.partition("  ")[0] for line in lines} == {
         "tiny, prefill 32, context 128", "tiny, decode 16 after 32, context 128"
@@ -97,10 +96,10 @@ def test_two_sides_are_paired_process_by_process_with_a_verdict_of_prefill_and_o
         "8",
         *SMALL,
     )
-    done = lab.cli("ab", "threads:1", "threads:4", *words)
+    done = lab.cli("ab threads:1 threads:4", *words)
     assert done.exit_code in {0, 1}, done.said
     campaign = done.said.rpartition("campaign: ")[2].split()[0]
-    runs = lab.cli.json("results", "runs", campaign)
+    runs = lab.cli.json("results runs", campaign)
     pairs: dict[int, dict[int, set[str]]] = {}
     for run in runs:
         assert run["outcome"] == "completed", run["reason"]
@@ -203,7 +202,7 @@ def test_the_real_runtime_measures_a_tiny_bundle_on_this_computer(cli: Cli) -> N
             "xnnpack",
             "partial",
         )
-        log = cli("results", "log", run["run_id"]).ok().stdout
+        log = cli("results log", run["run_id"]).ok().stdout
         phase = dict(run["case"]["flags"])["figure"]
         printed = next(
             line for line in log.splitlines() if line.startswith(f"{phase.capitalize()} speed:")
@@ -240,8 +239,7 @@ def test_a_phones_program_writes_its_metrics_and_older_builds_go_without(
             assert ("--boost_performance=disabled" in run["command"]) is newer
             assert ("--metric_proto_file_path=" in run["command"]) is newer
             kept = lab.cli(
-                "results",
-                "log",
+                "results log",
                 run["run_id"],
                 "-a",
                 "metrics.pb",

@@ -91,7 +91,7 @@ def test_a_traced_run_is_stored_and_its_latency_is_no_result(
     lab: Lab, model: Path, tmp_path: Path
 ) -> None:
     made = lab.cli.json("trace", model, "-s", lab.serial, "--out", tmp_path)
-    (run,) = lab.cli.json("results", "runs", made["campaign_id"])
+    (run,) = lab.cli.json("results runs", made["campaign_id"])
     assert run["run_pass"] == "trace"
     report = lab.cli("report", made["campaign_id"], "--format", "json").ok().json
     assert [row["median_us"] for row in report["results"]] == [None]
@@ -135,7 +135,7 @@ def test_after_kill_9_restore_ends_the_recording_and_puts_the_property_back(
     assert lab.shell(serial, f"getprop {PROPERTY}") == "1"
     assert not clean(leftovers(lab, serial))
     lab.clear()
-    restored = json.loads(lab.cli("device", "restore", serial, "--json").ok().stdout)["restored"][
+    restored = json.loads(lab.cli("device restore", serial, "--json").ok().stdout)["restored"][
         serial
     ]
     assert {"a trace being recorded", f"operators being traced ({PROPERTY})"} <= set(restored)
@@ -217,12 +217,12 @@ def test_a_bare_resume_takes_the_measurement_that_was_cut_off_and_not_the_trace_
         process.send_signal(signal.SIGKILL)
         process.communicate()
         lab.clear()
-    trace, bench = lab.cli.json("results", "list")[:2]
+    trace, bench = lab.cli.json("results list")[:2]
     assert (trace["name"], trace["status"], bench["status"]) == ("trace", "cut off", "cut off")
-    done = lab.cli("run", "--resume", "--json").ok()
+    done = lab.cli("run --resume --json").ok()
     assert done.json["campaign_id"] == bench["campaign_id"]
     assert f"resumes campaign {bench['campaign_id']} ({model.stem}, " in done.stderr
-    refused = lab.cli("run", "--resume")
+    refused = lab.cli("run --resume")
     assert refused.exit_code == 2
     assert f"{trace['campaign_id']} is a trace" in refused.stderr
-    assert lab.cli("run", "--resume", trace["campaign_id"]).exit_code == 0
+    assert lab.cli("run --resume", trace["campaign_id"]).exit_code == 0
