@@ -179,22 +179,6 @@ def test_an_external_delegate_of_this_computer_is_placed_and_believed_by_evidenc
     assert other["case"]["files"] != run["case"]["files"]
 
 
-def test_a_cpu_is_not_measured_with_the_flags_of_an_external_delegate(
-    lab: Lab, tmp_path: Path
-) -> None:
-    library = tmp_path / "libmine.so"
-    library.write_bytes(benchmark_elf("dummy_external_delegate"))
-    done = lab.cli(
-        f"bench -d cpu,external -s {lab.serials[PIXEL]} --min-secs 0.1 -n 1",
-        *(tiny(tmp_path, "multi_add.bin"), "--flag", f"external_delegate_path=@{library}"),
-        *("--flag", "external_delegate_options=allowed_builtin_code:0"),
-    ).ok()
-    assert "cpu, native: external_delegate_path switches on another delegate" in " ".join(
-        done.stdout.split()
-    )
-    assert "1 invocation on" in done.stderr
-
-
 def test_a_stable_delegate_gets_its_settings_and_its_library(lab: Lab, tmp_path: Path) -> None:
     (tmp_path / "libstable.so").write_bytes(benchmark_elf("sample_stable_delegate"))
     settings = tmp_path / "settings.json"

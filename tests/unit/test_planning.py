@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from orchestrator.delegates import DELEGATES, FlagFamily, delegates_of, needed_companions
-from orchestrator.planning.expansion import Expansion, HostFiles, Stock, expand, reference_case
+from orchestrator.planning.expansion import Expansion, Stock, expand, reference_case
 from orchestrator.planning.selection import tools_for
 from orchestrator.records.campaign import Invocation
 from orchestrator.records.case import (
@@ -361,19 +361,6 @@ def test_an_npu_without_a_dispatch_library_is_skipped_with_the_chip_named() -> N
     matrix = Matrix(delegates=(DelegateName.NPU,), tools=(ToolName.LITERT_NATIVE,))
     (skip, *_) = expanded(plan(matrix=matrix), PHONE, build).skipped
     assert (skip.reason_code, "Qualcomm" in skip.reason) == ("npu-libraries-missing", True)
-
-
-def test_a_file_of_this_computer_is_known_by_content_in_a_case() -> None:
-    flags = ((("external_delegate_path", "@/home/me/libmine.so"),),)
-    matrix = Matrix(delegates=(DelegateName.EXTERNAL,), flags=flags)
-    files = {
-        "@/home/me/libmine.so": HostFiles(name="libmine.so", files=(("libmine.so", "a" * 64),))
-    }
-    builds = {(PHONE.serial, ToolName.NATIVE): NATIVE}
-    stock = Stock(builds=builds, host_files=files)
-    (case, _) = expand(plan(matrix=matrix), [PHONE], MODELS, stock).cases
-    assert case.flags == (("external_delegate_path", "@libmine.so"),)
-    assert case.files == (("libmine.so", "a" * 64),)
 
 
 @pytest.mark.parametrize(
