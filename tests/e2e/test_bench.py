@@ -34,8 +34,8 @@ def bench(lab: Lab, *words: object, serial: int = 0, exit_code: int = 0) -> dict
 def test_all_that_is_stored_is_counted_alike_wherever_it_is_told(
     lab: Lab, model: Path, tmp_path: Path
 ) -> None:
-    words = ("-s", lab.serials[1], "-d", "gpu", "-t", "1,2", "-n", "3", "--min-secs", "0.1")
-    done = lab.cli("bench", model, *words).ok()
+    words = f"-s {lab.serials[1]} -d gpu -t 1,2 -n 3 --min-secs 0.1"
+    done = lab.cli(f"bench {words}", model).ok()
     found = re.search(r"(\d+) runs, (\d+) left out; report: ", done.stdout)
     assert found is not None, done.stdout
     ran, left_out = map(int, found.groups())
@@ -85,8 +85,8 @@ def test_a_model_is_measured_with_each_delegate_and_thread_count(lab: Lab, model
 def test_without_a_delegate_what_is_there_is_tried_and_the_winner_named(
     lab: Lab, model: Path
 ) -> None:
-    quick = ("-s", lab.serial, "--min-secs", "0.2", "-n", "2")
-    done = lab.cli.json("bench", model, *quick)
+    quick = f"-s {lab.serial} --min-secs 0.2 -n 2"
+    done = lab.cli.json(f"bench {quick}", model)
     measured = {
         (run["case"]["delegate"], run["case"]["threads"], run["case"]["tool"])
         for run in done["runs"]
@@ -373,8 +373,8 @@ def test_a_process_without_a_result_is_told_beside_the_figure_of_the_others(
     lab: Lab, model: Path
 ) -> None:
     lab.fault(lab.serial, "segv", "moment=run")
-    words = ("-s", lab.serial, "-d", "xnnpack,gpu", "-t", 4, "-n", 4)
-    text = " ".join(lab.cli("bench", model, *words).ended_with(1).stdout.split())
+    words = f"-s {lab.serial} -d xnnpack,gpu -t 4 -n 4"
+    text = " ".join(lab.cli(f"bench {words}", model).ended_with(1).stdout.split())
     told = r"(gpu|xnnpack) on Google Pixel 3 \(virtual\): 1 of 4 processes failed: segfault"
     assert re.search(told, text)
     assert re.search(r" \d+ runs \(1 without a result\); report: ", text)
@@ -401,7 +401,7 @@ def test_a_changed_model_is_not_resumed_under_the_old_ones_name(
     own.write_bytes(model.read_bytes())
     lab.fault(lab.serials[1], "program-hang")
     process = lab.cli.start(
-        "bench -d xnnpack -n 2 --min-secs 8", own, "-s", lab.serial, "-s", lab.serials[1]
+        f"bench -d xnnpack -n 2 --min-secs 8 -s {lab.serial} -s {lab.serials[1]}", own
     )
     heard(process, " 1/2 ")
     process.kill()
@@ -435,8 +435,8 @@ STAGES = ["first-load", "process-cold", "cache-warm"]
 def test_a_warm_start_uses_the_cache_that_the_first_load_wrote(
     lab: Lab, model: Path, tool: str
 ) -> None:
-    words = ("--pass", "cold", "-d", "xnnpack,gpu", "--tool", tool, "-n", "1", "--json")
-    result = lab.cli("bench", model, "-s", lab.serials[1], *words).ok().json
+    words = f"--pass cold -d xnnpack,gpu --tool {tool} -n 1 --json"
+    result = lab.cli(f"bench {words}", model, "-s", lab.serials[1]).ok().json
     runs = {(run["case"]["delegate"], run["invocation"]): run["report"] for run in result["runs"]}
     assert len(runs) == 6
     for delegate in ("xnnpack", "gpu"):

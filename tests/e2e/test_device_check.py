@@ -85,12 +85,12 @@ def test_only_phones_are_checked_and_one_file_is_for_one_phone(lab: Lab, tmp_pat
 
 def test_equal_sides_tell_what_a_phone_can_resolve_and_the_check_repeats_it(lab: Lab) -> None:
     serial = lab.serials[1]
-    short = ("-s", serial, "-n", "4")
-    (first,) = lab.cli.json("device check --sessions 2", *short)["phones"]
+    short = f"-s {serial} -n 4"
+    (first,) = lab.cli.json(f"device check --sessions 2 {short}")["phones"]
     (found,) = first["resolutions"]
     assert [len(session["pairs"]) for session in found["sessions"]] == [2, 2]
     # Sessions add up from day to day.
-    shown = lab.cli("device check --sessions 1", *short).ok().stdout
+    shown = lab.cli(f"device check --sessions 1 {short}").ok().stdout
     assert f"{serial} (Google Pixel 4 (virtual))" in shown
     assert "3 sessions" in shown
     (told,) = [line.split() for line in shown.splitlines() if line.startswith("two sessions")]

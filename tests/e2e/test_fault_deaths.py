@@ -213,7 +213,7 @@ def test_what_a_killed_run_left_on_a_phone_is_ended_by_restore(
     before = changed(lab)[serial]
     give(lab, serial, "program-hang")
     process = lab.cli.start(
-        "bench -d xnnpack -n 1 --min-secs 0.1", model, "-s", serial, "--tool", tool
+        f"bench -d xnnpack -n 1 --min-secs 0.1 -s {serial} --tool {tool}", model
     )
     poll_until(lambda: not faults_of(lab, serial), "the program hangs", timeout_s=60)
     ended(process)

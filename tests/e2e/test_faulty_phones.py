@@ -18,20 +18,8 @@ def test_an_app_that_hangs_for_good_is_stopped_at_its_time_and_the_anr_told(
     lab: Lab, model: Path
 ) -> None:
     lab.fault(lab.serial, "not-responding", "seconds=0")
-    words = (
-        "--tool",
-        "apk",
-        "-n",
-        "1",
-        "--timeout",
-        "10",
-        "--max-secs",
-        "0.5",
-        "--min-secs",
-        "0.1",
-        "--json",
-    )
-    (run,) = lab.cli("bench -d xnnpack", model, "-s", lab.serial, *words).json["runs"]
+    words = "--tool apk -n 1 --timeout 10 --max-secs 0.5 --min-secs 0.1 --json"
+    (run,) = lab.cli(f"bench -d xnnpack {words}", model, "-s", lab.serial).json["runs"]
     assert (run["outcome"], run["reason_code"]) == ("timed-out", "timed-out")
     assert "ANR in org.tensorflow.lite.benchmark" in run["reason"]
     assert lab.shell(lab.serial, "pidof org.tensorflow.lite.benchmark") == ""
@@ -41,8 +29,8 @@ def test_a_program_that_hangs_is_told_with_how_far_it_came_and_what_may_help(
     lab: Lab, model: Path
 ) -> None:
     lab.fault(lab.serial, "program-hang", "moment=results")
-    words = ("-s", lab.serial, "-n", "1", "--timeout", "3", "--max-secs", "0.5")
-    said = " ".join(lab.cli("bench -d xnnpack", model, *words, "--min-secs", "0.1").stdout.split())
+    words = f"-s {lab.serial} -n 1 --timeout 3 --max-secs 0.5"
+    said = " ".join(lab.cli(f"bench -d xnnpack {words}", model, "--min-secs", "0.1").stdout.split())
     assert "stopped at its time limit; its measurement had begun. Raise the timeout if" in said
     assert "if not, program or driver hangs: try another delegate or build" in said
 
@@ -52,8 +40,8 @@ def test_files_that_are_removed_from_a_phone_in_mid_run_are_sent_again_and_cost_
     lab: Lab, model: Path, tool: str
 ) -> None:
     serial = lab.serial
-    words = ("-t", "1", "-n", "3", "--min-secs", "40", "--tool", tool)
-    process = lab.cli.start("bench -d xnnpack --json", model, "-s", serial, *words)
+    words = f"-t 1 -n 3 --min-secs 40 --tool {tool}"
+    process = lab.cli.start(f"bench -d xnnpack --json {words}", model, "-s", serial)
     heard(process, "1/3 ")
     gone = "pm uninstall org.tensorflow.lite.benchmark"
     lab.shell(serial, gone if tool == "apk" else "rm -rf /data/local/tmp/benchfarm")
@@ -65,8 +53,8 @@ def test_a_run_keeps_what_it_printed_where_its_files_cannot_be_sent_again(
     lab: Lab, model: Path
 ) -> None:
     serial = lab.serial
-    words = ("-t", "1", "-n", "3", "--min-secs", "40", "--tool", "apk")
-    process = lab.cli.start("bench -d xnnpack --json", model, "-s", serial, *words)
+    words = "-t 1 -n 3 --min-secs 40 --tool apk"
+    process = lab.cli.start(f"bench -d xnnpack --json {words}", model, "-s", serial)
     heard(process, "1/3 ")
     lab.fault(serial, "install-refused", "text=INSTALL_FAILED_VERIFICATION_FAILURE", "times=0")
     lab.shell(serial, "pm uninstall org.tensorflow.lite.benchmark")
@@ -121,9 +109,9 @@ def test_a_phone_that_refuses_an_install_is_told_with_its_words_and_the_next_ste
     serial = lab.serial
     lab.shell(serial, "pm uninstall org.tensorflow.lite.benchmark")
     lab.fault(serial, "install-refused", f"text={text}")
-    words = ("-d", "xnnpack", "-t", "1", "-s", serial, "--tool", "apk", "-n", "1")
+    words = f"-d xnnpack -t 1 -s {serial} --tool apk -n 1"
     page = tmp_path / "report.html"
-    (run,) = lab.cli("bench --json", model, *words, "--out", page).ended_with(1).json["runs"]
+    (run,) = lab.cli(f"bench --json {words}", model, "--out", page).ended_with(1).json["runs"]
     assert (run["outcome"], run["reason_code"]) == ("failed", "install")
     assert text in run["reason"]
     assert "Auto Blocker" in page.read_text("utf-8")
@@ -135,8 +123,8 @@ def test_an_app_s_run_keeps_its_figure_where_run_as_is_refused_and_the_cause_is_
     text, step = "unknown package: org.tensorflow.lite.benchmark", "installed for the user"
     serial, page = lab.serial, tmp_path / "report.html"
     lab.fault(serial, "run-as-refused", f"text={text}")
-    words = ("-d", "xnnpack", "-t", "1", "-s", serial, "--tool", "apk", "-n", "1")
-    (run,) = lab.cli("bench --json", model, *words, "--out", page).json["runs"]
+    words = f"-d xnnpack -t 1 -s {serial} --tool apk -n 1"
+    (run,) = lab.cli(f"bench --json {words}", model, "--out", page).json["runs"]
     assert (run["outcome"], run["report"]["inference"]["mean_us"] > 0) == ("completed", True)
     (finding,) = (item for item in run["verdict"]["findings"] if item["code"] == "files-refused")
     assert text in finding["evidence"]
@@ -144,7 +132,7 @@ def test_an_app_s_run_keeps_its_figure_where_run_as_is_refused_and_the_cause_is_
     assert step in page.read_text("utf-8")
 
 
-LIMITS = ("-d", "xnnpack", "-t", "1", "-n", "2", "--min-secs", "0.1", "--max-secs", "0.5")
+LIMITS = "-d xnnpack -t 1 -n 2 --min-secs 0.1 --max-secs 0.5"
 SETTING = "settings get global stay_on_while_plugged_in"
 
 
@@ -165,7 +153,9 @@ def test_a_phone_that_refuses_its_shell_is_measured_twice_in_a_row_and_owes_noth
         for _ in range(2):
             # No way is left to have the screen on, without which a figure isn't one of the series.
             is_off = is_asleep and "svc" in subjects
-            done = lab.cli("bench --json", model, "-s", restricted, *LIMITS).ended_with(int(is_off))
+            done = lab.cli(f"bench --json {LIMITS}", model, "-s", restricted).ended_with(
+                int(is_off)
+            )
             assert [run["outcome"] for run in done.json["runs"]] == ["completed"] * 2
             assert "can't be restored" not in done.stderr
             step = "(shell-restricted). Turn on 'USB debugging (Security settings)'"
@@ -204,8 +194,7 @@ def test_a_phone_whose_own_list_of_changes_can_not_be_read_is_named(lab: Lab) ->
 
 
 def bench(lab: Lab, model: Path, *words: str, exit_code: int = 0) -> Any:
-    limits = ("-d", "xnnpack", "-t", "1", "-n", "2", "--min-secs", "0.1", "--max-secs", "0.5")
-    return lab.cli("bench --json", model, *limits, *words).ended_with(exit_code).json
+    return lab.cli(f"bench --json {LIMITS}", model, *words).ended_with(exit_code).json
 
 
 def test_a_linker_s_warning_for_each_tool_costs_no_run(lab: Lab, model: Path) -> None:

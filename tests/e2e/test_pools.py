@@ -178,8 +178,8 @@ def test_a_plan_that_names_phones_measures_those_that_there_are_and_tells_of_the
 def test_another_phone_of_the_same_kind_and_serial_number_is_kept_out_and_listed_so(
     lab: Lab, model: Path
 ) -> None:
-    words = ("-s", A, "-d", "xnnpack", "-t", "1", "-n", "1", "--min-secs", "0.1")
-    lab.cli("bench", model, *words).ok()
+    words = f"-s {A} -d xnnpack -t 1 -n 1 --min-secs 0.1"
+    lab.cli(f"bench {words}", model).ok()
     own = lab.shell(A, "settings get secure android_id")
     lab.shell(A, "settings put secure android_id fedcba9876543210")
     try:
@@ -188,8 +188,8 @@ def test_another_phone_of_the_same_kind_and_serial_number_is_kept_out_and_listed
         assert not told["usable"]
         assert "several phones have this serial number" in told["reason"]
         assert "(not the same first start)" in told["reason"]
-        assert "in quarantine: several" in lab.cli("bench", model, *words).ended_with(3).stderr
+        assert "in quarantine: several" in lab.cli(f"bench {words}", model).ended_with(3).stderr
     finally:
         lab.shell(A, f"settings put secure android_id {own}")
         lab.cli("device release", A)
-    lab.cli("bench", model, *words).ok()
+    lab.cli(f"bench {words}", model).ok()

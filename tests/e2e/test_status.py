@@ -143,8 +143,8 @@ def _stopped_when_told(lab: Lab, process: subprocess.Popen[str]) -> Any:
 
 @pytest.fixture
 def measured(lab: Lab, model: Path) -> str:
-    words = ("-d", "cpu", "-n", 2, "--min-secs", 0.1, "--json")
-    done = lab.cli("bench", model, "-s", lab.serial, *words)
+    words = "-d cpu -n 2 --min-secs 0.1 --json"
+    done = lab.cli(f"bench {words}", model, "-s", lab.serial)
     return str(done.json["campaign_id"])
 
 
@@ -182,8 +182,8 @@ def test_where_nothing_is_kept_nothing_is_made(tmp_path: Path) -> None:
 
 def test_advice_is_a_sentence_with_its_figure(lab: Lab, model: Path, tmp_path: Path) -> None:
     page = tmp_path / "report.html"
-    words = ("-s", lab.serial, "-d", "cpu", "-t", "4,8", "-n", "3", "--min-secs", "0.2")
-    lab.cli("bench --pass timing,profile", model, *words, "--out", page).ok()
+    words = f"-s {lab.serial} -d cpu -t 4,8 -n 3 --min-secs 0.2"
+    lab.cli(f"bench --pass timing,profile {words}", model, "--out", page).ok()
     text = lab.cli("advise").ok().stdout
     assert (
         "cpu, 4 threads, native: no number of threads above it is known to be faster: 8 take "

@@ -479,7 +479,7 @@ def test_jobs_of_two_signatures_are_two_cases(cli: Cli, tmp_path: Path) -> None:
 def test_own_results_leave_as_the_leaderboards_lines(
     lab: Lab, cli: Cli, tmp_path: Path, model: Path
 ) -> None:
-    lab.cli("bench", model, "-s", lab.serial, "-d", "xnnpack", "-t", "2", "-n", "2", "--json").ok()
+    lab.cli(f"bench -s {lab.serial} -d xnnpack -t 2 -n 2 --json", model).ok()
     out = tmp_path / "own.jsonl"
     assert "own.jsonl: 2 lines" in lab.cli("export -f leaderboard -o", out).ok().stdout
     rows = [json.loads(line) for line in out.read_text().splitlines()]

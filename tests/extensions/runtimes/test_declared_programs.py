@@ -67,21 +67,8 @@ def test_a_file_chooses_its_program_and_its_figures_are_the_printed_ones(
     lab: Lab, tmp_path: Path, ending: str, tool: str, words: tuple[str, ...], count: int
 ) -> None:
     model = a_model(tmp_path, ending)
-    done = lab.cli(
-        "bench",
-        model,
-        "-s",
-        lab.serial,
-        "-t",
-        "2",
-        # What a run logged isn't the next one's, which begins in the same second.
-        "-n",
-        "3",
-        "--inferences",
-        "10",
-        *words,
-        "--json",
-    )
+    # What a run logged isn't the next one's, which begins in the same second.
+    done = lab.cli(f"bench -s {lab.serial} -t 2 -n 3 --inferences 10 --json", model, *words)
     for run in runs_of(done):
         assert run["outcome"] == "completed", run["reason"]
         assert (run["case"]["tool"], run["case"]["delegate"]) == (f"declared:{tool}", "cpu")
@@ -297,7 +284,7 @@ def test_the_real_llama_bench_measures_a_tiny_model_on_this_computer(cli: Cli) -
 
 def test_a_run_becomes_an_issue_without_anything_private(lab: Lab, tmp_path: Path) -> None:
     model = a_model(tmp_path, ".onnx")
-    done = lab.cli("bench", model, "-s", lab.serial, "-d", "nnapi", "-t", "1", "-n", "1", "--json")
+    done = lab.cli(f"bench -s {lab.serial} -d nnapi -t 1 -n 1 --json", model)
     run = runs_of(done)[0]
     out = tmp_path / "issue.md"
     lab.cli("results log", run["run_id"], "--issue", "--out", out).ok()

@@ -208,9 +208,7 @@ def test_a_load_makes_a_case_as_slow_as_the_same_load_from_elsewhere(
     assert 1.0 < found["cpu=2"]["cores"] < 2.0
     lab.fault(lab.serials[RAILS], "foreign-load", "cores=2")
     # Suspect, which ends with another exit code.
-    timed = lab.cli(
-        "bench", model, "-s", lab.serials[RAILS], "-d", "xnnpack", "-t", "1", "-n", "4", "--json"
-    ).json
+    timed = lab.cli("bench -d xnnpack -t 1 -n 4 --json", model, "-s", lab.serials[RAILS]).json
     lab.clear()
     latencies = sorted(
         run["report"]["inference"]["median_us"]
@@ -252,9 +250,7 @@ def test_memory_and_gpu_that_are_shared_slow_a_case_by_their_share(
     (row,) = lab.cli("report", made["campaign_id"], "--format", "json").ok().json["results"]
     alone, beside = (item["median_us"] for item in row["contention"])
     lab.fault(lab.serial, "foreign-load", "cores=0", same)
-    timed = lab.cli(
-        "bench", model, "-s", lab.serial, "-d", delegate, "-t", "1", "-n", "5", "--json"
-    ).json
+    timed = lab.cli(f"bench -s {lab.serial} -d {delegate} -t 1 -n 5 --json", model).json
     lab.clear()
     latencies = sorted(
         run["report"]["inference"]["median_us"]

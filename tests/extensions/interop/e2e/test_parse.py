@@ -31,9 +31,7 @@ def running_lab(lab_of: Callable[..., Lab]) -> Lab:
 def test_what_a_run_printed_is_read_with_the_figures_that_are_stored(
     lab: Lab, model: Path, words: tuple[str, ...], attachment: str
 ) -> None:
-    done = lab.cli(
-        "bench", model, "--tool", *words, "-t", "1", "--min-secs", "0.1", "-n", "1", "--json"
-    )
+    done = lab.cli("bench -t 1 --min-secs 0.1 -n 1 --json", model, "--tool", *words)
     assert done.json["runs"]
     for run in done.json["runs"]:
         printed = lab.cli("results log", run["run_id"], "--attachment", attachment, "--json")

@@ -43,9 +43,7 @@ def figures(result: object) -> dict[str, list[float]]:
 
 
 def test_a_phones_process_gives_prefill_and_decode(lab: Lab) -> None:
-    done = lab.cli(
-        "bench", TINY, "-s", lab.serial, "-d", "xnnpack", "-t", "2", "-n", "3", *SMALL, "--json"
-    )
+    done = lab.cli(f"bench -s {lab.serial} -d xnnpack -t 2 -n 3 --json", TINY, *SMALL)
     found = figures(done)
     assert {phase: len(times) for phase, times in found.items()} == {"prefill": 3, "decode": 3}
     # Two cases, and one process for both.
@@ -167,7 +165,7 @@ def test_an_added_program_comes_with_its_libraries_and_is_refused_for_other_mode
         True,
         False,
     )
-    other = lab.cli("bench", model, TINY, *words, "--tool", "litert-lm", *SMALL, "--json").json
+    other = lab.cli("bench --tool litert-lm --json", model, TINY, *words, *SMALL).json
     assert {run["case"]["model_name"] for run in other["runs"]} == {"tiny"}
 
 
@@ -255,7 +253,7 @@ def test_an_engines_flag_is_part_of_the_case_and_of_its_label_and_is_passed_on(
     words = ("-s", lab.serial, "-d", "xnnpack", "-t", "1", "-n", "2", *SMALL)
     usual = lab.cli.json("bench", TINY, *words)["runs"]
     done = lab.cli(
-        "bench", TINY, *words, "--flag", "conv_type=float", "--flag", "prefill_batch_sizes=64,128"
+        "bench --flag conv_type=float --flag prefill_batch_sizes=64,128", TINY, *words
     ).ok()
     assert "conv_type=float" in done.stdout
     runs = lab.cli.json("results runs newest")
@@ -333,5 +331,5 @@ def test_caches_and_memory_on_this_computer_stay_apart_from_the_users_files(
         "1",
         *SMALL,
     )
-    peaks = cli("bench", TINY, *words, "--pass", "memory", "--json").json["runs"]
+    peaks = cli("bench --pass memory --json", TINY, *words).json["runs"]
     assert all(20 < run["report"]["peak_memory_mib"] < 20_000 for run in peaks)

@@ -175,7 +175,7 @@ def test_a_phone_that_is_lost_while_it_records_is_restored(
 
 
 def test_a_plan_may_have_a_trace_beside_timing(lab: Lab, model: Path) -> None:
-    done = lab.cli("bench", model, "-s", lab.serial, "--pass", "trace,timing", "-n", "2", "--json")
+    done = lab.cli(f"bench -s {lab.serial} --pass trace,timing -n 2 --json", model)
     runs = done.ok().json["runs"]
     assert sorted(run["run_pass"] for run in runs) == ["timing", "timing", "trace"]
     assert clean(leftovers(lab, lab.serial))
@@ -183,7 +183,7 @@ def test_a_plan_may_have_a_trace_beside_timing(lab: Lab, model: Path) -> None:
 
 def test_what_cannot_be_traced_is_refused_at_once(lab: Lab, model: Path) -> None:
     for tool in ("text", "litert"):
-        done = lab.cli("trace", model, "-s", lab.serial, "--tool", tool)
+        done = lab.cli(f"trace -s {lab.serial} --tool {tool}", model)
         assert done.exit_code == 2
         assert "nothing can be measured" in done.stderr
     done = lab.cli("trace", model, "-s host").ended_with(2)
