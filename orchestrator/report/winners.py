@@ -90,14 +90,14 @@ class Contest:
 
     @property
     def fastest(self) -> str:
-        """The winner's configuration, or the first tied ones in alphabetical order: their order by
-        time is noise.
+        """The winner's configuration, whose figure stands beside it, or the first tied ones after
+        it.
         """
         if self.best is None:
             return "no clean figure"
         labels = list(map(self.name, (self.best, *self.tied)))
         more = f" or {len(labels) - _MOST_TIED} more" if len(labels) > _MOST_TIED else ""
-        return " or ".join(sorted(labels[:_MOST_TIED])) + more
+        return " or ".join(labels[:_MOST_TIED]) + more
 
     @property
     def verdict(self) -> str:
