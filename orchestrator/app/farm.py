@@ -115,7 +115,7 @@ def read_farm(workspace: Workspace, queue: Queue | None, submission: str = "") -
     return replace(
         farm,
         hosts=tuple(answer_of(HostAnswer, row) for row in queue.hosts()),
-        jobs=tuple(map(job_answer, sorted(listed, key=_job_rank))),
+        jobs=tuple(answer_of(JobAnswer, job) for job in sorted(listed, key=_job_rank)),
         pauses=tuple(queue.pauses()),
         lag_s=max(0.0, lag_s),
     )
@@ -126,7 +126,7 @@ def _current_jobs(jobs: Sequence[_Row]) -> list[_Row]:
     # A submission's age is its first job's: an old one gets a new job for a new phone.
     firsts = {job["submission"]: job for job in reversed(jobs)}
     newest = {
-        job["plan_name"]: job["submission"]
+        job["plan"]: job["submission"]
         for job in sorted(firsts.values(), key=lambda job: int(job["job_id"]))
     }
     return [
@@ -279,11 +279,6 @@ def night_progress(
         left=remaining,
         done_at=max(known_ends) if known_ends and len(known_ends) == len(ends) else None,
     )
-
-
-def job_answer(row: _Row) -> JobAnswer:
-    """Return a job as the queue has it."""
-    return answer_of(JobAnswer, row, plan=row["plan_name"])
 
 
 def state_counts(states: Iterable[str]) -> str:

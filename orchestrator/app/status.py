@@ -32,7 +32,7 @@ from orchestrator.engine.events import (
 from orchestrator.errors import StoreError, UsageError
 from orchestrator.files import file_of, name_of, write_whole
 from orchestrator.passes import pass_of
-from orchestrator.plugins import JobOwner, Queue, QueueSource, load, plugins
+from orchestrator.plugins import Queue, QueueSource, load, plugins
 from orchestrator.ports import Observer
 from orchestrator.processes import Locks
 from orchestrator.programs import usual_tool
@@ -342,18 +342,6 @@ def queue_beside(settings: Settings, stack: ExitStack) -> Queue | None:
     return None
 
 
-def owning_jobs(
-    settings: Settings, campaign_ids: Sequence[CampaignId]
-) -> Mapping[CampaignId, JobOwner]:
-    """Return the jobs of some campaigns; campaigns without a job are left out.
-
-    Raises StoreError.
-    """
-    with ExitStack() as stack:
-        queue = queue_beside(settings, stack) if campaign_ids else None
-        return queue.owners(campaign_ids) if queue is not None else {}
-
-
 class OtherRunner(NamedTuple):
     """A worker or another computer that runs a campaign or will, and how to end it there."""
 
@@ -370,7 +358,10 @@ def other_runners(
 
     With ``trusts_jobs`` a worker's computer doesn't run campaigns of its ended jobs any more.
     """
-    owners = owning_jobs(workspace.settings, [item.campaign_id for item in campaigns])
+    with ExitStack() as stack:
+        queue = queue_beside(workspace.settings, stack) if campaigns else None
+        ids = [item.campaign_id for item in campaigns]
+        owners = queue.owners(ids) if queue is not None else {}
     runners: dict[CampaignId, OtherRunner] = {}
     for item in campaigns:
         owner = owners.get(item.campaign_id)

@@ -52,8 +52,8 @@ _IS_LEFT: Final = f"""(f.status = 'runs' AND NOT EXISTS (SELECT 1 FROM farm_host
     WHERE h.name = f.host AND h.is_working
     AND h.seen_at > now() - make_interval(secs => {HOST_SILENT_S})))"""
 _JOBS: Final = f"""
-SELECT f.job_id, f.submission, f.serial, s.plan_name, f.campaign_id, f.host, s.priority,
-    f.tries, f.deaths, CASE WHEN x.is_left THEN 'waits' ELSE f.status END AS status,
+SELECT f.job_id, f.submission, f.serial, s.plan_name AS plan, f.campaign_id, f.host,
+    s.priority, f.tries, f.deaths, CASE WHEN x.is_left THEN 'waits' ELSE f.status END AS status,
     CASE WHEN x.is_left THEN 'its host ' || f.host || ' is silent' ELSE f.note END AS note,
     CASE WHEN f.status = 'waits' THEN f.again_at END AS again_at
 FROM farm_jobs f JOIN farm_submissions s ON s.submission = f.submission

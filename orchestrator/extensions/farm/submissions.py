@@ -23,13 +23,12 @@ from orchestrator.plugins import (
     close_cancelled,
     host_files,
     identify,
-    job_answer,
     load_plan,
     program,
     reference_model,
     tools_for,
 )
-from orchestrator.records.answers import DoneAnswer, JobAnswer
+from orchestrator.records.answers import DoneAnswer, JobAnswer, answer_of
 from orchestrator.records.case import Build, CampaignId, Model, Serial, Skip
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.model import model_ending
@@ -139,7 +138,7 @@ def _existing(queue: FarmQueue, submission: str) -> Submitted | None:
 
 
 def _jobs(queue: FarmQueue, submission: str) -> list[JobAnswer]:
-    return [job_answer(row) for row in queue.jobs(submission)]
+    return [answer_of(JobAnswer, row) for row in queue.jobs(submission)]
 
 
 def _overlaps(queue: FarmQueue, serials: Collection[str]) -> dict[str, list[str]]:

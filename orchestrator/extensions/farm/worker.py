@@ -82,7 +82,10 @@ class HostWorker:
         self._added_s = 0.0
         self._doubts: set[Doubt] = set()
         self._done = 0
+        #: Lines about new phones that were logged.
         self._logged: set[str] = set()
+        #: Why the last poll failed; empty when it didn't.
+        self._fault = ""
 
     def run(self, *, until_empty: bool) -> int:
         """Work until stopped or interrupted (or no job is left); return the number of ended jobs.
@@ -166,9 +169,11 @@ class HostWorker:
             self._offer()
             is_idle = self._wake()
         except StoreError as error:
-            self._log_once(f"{error}; trying again", level="error")
+            if str(error) != self._fault:
+                self._fault = str(error)
+                self._say(one_line(f"{error}; trying again"), level="error")
             return False
-        self._logged = {line for line in self._logged if not line.endswith("trying again")}
+        self._fault = ""
         return is_idle
 
     def _stop_jobs(self) -> None:
@@ -187,7 +192,9 @@ class HostWorker:
             except PlanError as error:
                 lines = [f"new phones can't be added to open submissions: {error}"]
             for line in lines:
-                self._log_once(line)
+                if line not in self._logged:
+                    self._logged.add(line)
+                    self._say(one_line(line))
 
     def _offer(self) -> None:
         """Lock the phones that may begin a job, so that each belongs to one host; end the workers
@@ -314,11 +321,6 @@ class HostWorker:
         finally:
             self._workers.close()
             self._locks.close()
-
-    def _log_once(self, text: str, *, level: str = "info") -> None:
-        if text not in self._logged:
-            self._logged.add(text)
-            self._say(one_line(text), level=level)
 
 
 def _log_keys(job: Job) -> dict[str, object]:

@@ -37,7 +37,6 @@ from orchestrator.plugins import (
     QueueSource,
     Workspace,
     find_campaigns,
-    job_answer,
     queue_source,
     release_phone,
 )
@@ -102,7 +101,7 @@ def make_api(
     def jobs(submission: str = "", offset: Offset = 0, limit: Limit = 100) -> Sequence[JobAnswer]:
         """Return the jobs of a submission, or all open and the newest others."""
         rows = queue.jobs(submission) if queue is not None else []
-        return [job_answer(row) for row in rows[offset : offset + limit]]
+        return [answer_of(JobAnswer, row) for row in rows[offset : offset + limit]]
 
     @api.get("/submissions/{submission}/left_out")
     def left_out(submission: str) -> Sequence[LeftOutAnswer]:

@@ -166,9 +166,13 @@ def test_another_process_sees_how_a_campaign_is_as_long_as_it_runs(tmp_path: Pat
     assert release is not None
     published = PublishedStatus(Nobody(), folder)
     published.on_event(STARTED)
+    samples = Samples()
+    # A wait in vain is no run.
+    unfit = samples.run(outcome=Outcome.UNFIT, case=replace(samples.case(), serial=A))
+    published.on_event(RunStored(run=unfit, position=3, total=7))
     shown = running_here(folder, campaigns)["night-1"]
-    assert [(row.serial, row.stored, row.left, row.doing) for row in shown.phones] == [
-        ("A", 2, 2, ""), ("B", 0, 3, ""),
+    assert [(row.serial, row.stored, row.left, row.failed) for row in shown.phones] == [
+        ("A", 2, 2, 0), ("B", 0, 3, 0),
     ]  # fmt: skip
     assert f"process {os.getpid()} on " in shown.holder
     (file,) = folder.iterdir()
@@ -182,17 +186,6 @@ def test_another_process_sees_how_a_campaign_is_as_long_as_it_runs(tmp_path: Pat
     published.on_event(STARTED)
     release()
     assert running_here(folder, campaigns) == {}
-
-
-def test_a_wait_in_which_a_phone_did_not_become_fit_is_no_run(tmp_path: Path) -> None:
-    campaigns, samples = Locks(tmp_path / "campaigns"), Samples()
-    assert campaigns.take(CAMPAIGN.campaign_id)
-    published = PublishedStatus(Nobody(), tmp_path)
-    published.on_event(STARTED)
-    unfit = samples.run(outcome=Outcome.UNFIT, case=replace(samples.case(), serial=A))
-    published.on_event(RunStored(run=unfit, position=3, total=7))
-    phone = running_here(tmp_path, campaigns)["night-1"].phones[0]
-    assert (phone.stored, phone.left, phone.failed) == (2, 2, 0)
 
 
 def test_campaigns_of_one_process_are_shown_each_until_its_own_end(tmp_path: Path) -> None:
