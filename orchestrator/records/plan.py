@@ -572,7 +572,7 @@ class FitLimits:
     wait: Annotated[
         Seconds,
         Field(ge=0, le=86_400),
-        Key("How long to wait for a phone to become fit.", default="`5 min`"),
+        Key("How long to wait before each run for a fit phone.", default="`5 min`"),
     ] = 300.0
 
 
