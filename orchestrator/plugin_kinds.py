@@ -133,7 +133,7 @@ class ProgramSource:
     program: Callable[[ToolName], Program]
     #: Declares the programs of these files while the context lasts, before others of their names;
     #: raises ProgramInUseError, PlanError.
-    lent: Callable[[Sequence[Path]], AbstractContextManager[None]]
+    with_files: Callable[[Sequence[Path]], AbstractContextManager[None]]
     #: Returns the runs of its programs in a text of unknown origin, given the function that yields
     #: the text's lines; programs of faulty files are left out.
     read: Callable[[Buffer, Callable[[Buffer], Iterable[Line]]], list[ToolReport]]

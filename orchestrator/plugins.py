@@ -111,7 +111,7 @@ if TYPE_CHECKING:
         PassSpec,
     )
     from orchestrator.planning.expansion import HostFiles
-    from orchestrator.planning.selection import choose, misfit, tools_for
+    from orchestrator.planning.selection import choose, tools_for
     from orchestrator.plugin_kinds import (
         DeviceSource,
         Exporter,
@@ -254,7 +254,7 @@ __all__ = [
     "load_plan",
     "make_checks",
     "measure",
-    "misfit",
+    "mismatch_reason",
     "observer_for_stderr",
     "ok",
     "on_cores",
@@ -352,7 +352,7 @@ _HOMES: Final = {
         "models.inspect": "identify_model inspect_model sample_models",
         "passes.specification": "Figure PassSpec",
         "planning.expansion": "HostFiles",
-        "planning.selection": "choose misfit tools_for",
+        "planning.selection": "choose mismatch_reason tools_for",
         "plugin_kinds": "DeviceSource Exporter Importer JobOwner Message Notifier Page"
         " ProgramSource Queue QueueSource Receiver",
         "ports": "CheckResult ListedPhone PhoneCheck",

@@ -422,7 +422,7 @@ def _with_figure(
 
 @frozen
 class LowClock:
-    """An invocation that ran at lower clocks than its siblings, and was slower by it."""
+    """An invocation that ran at lower clocks than the others, and was slower because of it."""
 
     run: RunRecord
     #: Of the highest clock: its own, and the median of its siblings.

@@ -500,8 +500,7 @@ def differences_of(before: Measured, after: Measured, free: frozenset[Fact]) -> 
 
 
 def are_grades_apart(before: Measured, after: Measured) -> bool:
-    """Whether the sides were under control so differently that their figures say nothing of each
-    other.
+    """Whether the sides were controlled so differently that their figures can't be compared.
 
     Neighbouring grades are noted beside the figure: one invocation of several that was a little
     less controlled makes the difference, by chance. So are those of two sides in turns on one

@@ -169,7 +169,7 @@ def _level_per_look(level: float) -> float:
 
 
 def detectable_in_pairs(noise: float, pairs: int) -> float:
-    """Return the smallest change that a comparison of at most ``pairs`` mostly shows, as a share.
+    """Return the smallest change that a comparison of at most ``pairs`` usually detects, as a share.
 
     ``noise`` is the deviation of a pair's log ratio. Its error is that of a normal sample whose
     pairs show no correlation.

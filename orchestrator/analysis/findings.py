@@ -30,12 +30,12 @@ class FindingCode:
     next_step: str
     #: When it is made, and what follows.
     condition: str = ""
-    #: What else it may weigh, and when.
+    #: Another severity that it may have, and when.
     also: tuple[Severity, str] | None = None
 
     @property
     def rule(self) -> str:
-        """When it is made, what follows, and when it weighs something else; for docs and
+        """When it is made, what follows, and when its severity differs; for docs and
         ``benchfarm explain``.
         """
         also = " ".join(self.also) if self.also is not None else ""

@@ -202,7 +202,7 @@ SAMPLES_LOST: Final = 4
 
 @frozen
 class Autocorrelation:
-    """The correlation of neighbouring invocations of a device, as far as they show it."""
+    """The correlation of neighbouring invocations of a device, estimated from its samples."""
 
     #: Invocations that show it, less those that each sample loses.
     weight: float = 0.0

@@ -59,7 +59,7 @@ class Resolution:
 
     @property
     def between(self) -> float | None:
-        """The smallest change that 'benchfarm compare' mostly shows between two sessions; None with
+        """The smallest change that 'benchfarm compare' usually detects between two sessions; None with
         fewer than three.
         """
         if len(self.sessions) < 3:

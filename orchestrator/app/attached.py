@@ -39,7 +39,7 @@ from orchestrator.errors import (
 )
 from orchestrator.files import safe_name
 from orchestrator.frozen import frozen
-from orchestrator.planning.selection import Choice, check_names, choose, missed
+from orchestrator.planning.selection import Choice, check_names, choose, unmeasurable_matches
 from orchestrator.plugins import DeviceSource, every
 from orchestrator.ports import Device, ListedPhone
 from orchestrator.processes import map_in_threads
@@ -338,7 +338,7 @@ def _open_phones(workspace: Workspace, selection: DeviceSelection, needs: Needs)
     attached_names = {name for item in attached for name in (item.seen.serial, item.seen.address)}
     # A phone that can't be asked still has the facts of its last measurement.
     stored = workspace.store.devices() if selection.profiles or selection.where else {}
-    missing = missed(selection, left_out, attached_names, workspace.inventory, stored)
+    missing = unmeasurable_matches(selection, left_out, attached_names, workspace.inventory, stored)
     choice = choose(selection, [facts for _, facts in opened], workspace.inventory)
     fitting = tuple((device, facts) for device, facts in opened if facts.serial in choice.chosen)
     is_host_enough = needs is Needs.ONE_OR_HOST and selection.host

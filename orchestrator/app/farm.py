@@ -26,10 +26,10 @@ from orchestrator.records.answers import (
 )
 from orchestrator.records.campaign import (
     Campaign,
+    CampaignProgress,
     Invocation,
     PhoneActivity,
     PhoneStatus,
-    RunCounts,
 )
 from orchestrator.records.case import CampaignId
 from orchestrator.records.device import DeviceFacts
@@ -145,7 +145,7 @@ def _working(
     workspace: Workspace,
     jobs: Mapping[str, _Row],
     opened: Mapping[CampaignId, Campaign],
-    progress: Mapping[CampaignId, RunCounts],
+    progress: Mapping[CampaignId, CampaignProgress],
     newest: Mapping[str, RunRecord],
 ) -> dict[str, tuple[str, PhoneStatus]]:
     """Return the campaign id and the status of each phone of a running campaign."""
@@ -160,7 +160,7 @@ def _working(
     for serial, job in jobs.items():
         campaign = opened.get(CampaignId(job["campaign_id"]))
         if campaign is not None and serial not in work:
-            counts = progress.get(campaign.campaign_id, RunCounts())
+            counts = progress.get(campaign.campaign_id, CampaignProgress())
             status = phone_elsewhere(serial, campaign, counts, newest.get(serial))
             work[serial] = campaign.campaign_id, status
     return work
@@ -258,7 +258,7 @@ def night_progress(
     store: Store,
     now: datetime,
     opened: Iterable[Campaign],
-    progress: Mapping[CampaignId, RunCounts],
+    progress: Mapping[CampaignId, CampaignProgress],
     ends: Sequence[datetime | None],
 ) -> NightAnswer:
     """Return the progress of the night. ``opened`` are the open campaigns, ``ends`` the times at
@@ -270,7 +270,7 @@ def night_progress(
     remaining = 0
     for campaign in opened:
         if campaign.created_at >= begin:
-            remaining += progress.get(campaign.campaign_id, RunCounts()).left
+            remaining += progress.get(campaign.campaign_id, CampaignProgress()).left
     known_ends = [end for end in ends if end is not None]
     return NightAnswer(
         night=night,

@@ -105,8 +105,8 @@ class MeasuredCampaign:
     @cached_property
     def without_result(self) -> int:
         """How many runs gave no result."""
-        yields = self.workspace.store.yields(self._ids).values()
-        return sum(item.without_result for item in yields) - self.replaced_runs
+        result_counts = self.workspace.store.result_counts(self._ids).values()
+        return sum(item.without_result for item in result_counts) - self.replaced_runs
 
     @property
     def runs_text(self) -> str:
@@ -357,7 +357,7 @@ class CampaignInterruptedError(InterruptedByUserError):
 
     @property
     def code(self) -> str:
-        """The code of whatever Ctrl-C ends."""
+        """The same code as for any interrupted command."""
         return InterruptedByUserError().code
 
 

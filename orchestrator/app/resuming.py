@@ -20,7 +20,7 @@ from orchestrator.errors import BenchfarmError, DeviceBusyError, UsageError
 from orchestrator.files import sha256_of
 from orchestrator.passes import is_reference_run, pass_of, stored_pass
 from orchestrator.programs import program
-from orchestrator.records.campaign import Campaign, CampaignStatus, RunCounts
+from orchestrator.records.campaign import Campaign, CampaignProgress, CampaignStatus
 from orchestrator.records.case import Build, CampaignId, Case, Serial
 from orchestrator.records.device import HOST_SERIAL
 from orchestrator.records.plan import DeviceSelection
@@ -106,11 +106,12 @@ def _chosen(workspace: Workspace, listed: Sequence[Campaign]) -> tuple[Campaign,
         item.campaign_id: f"{item.campaign_id} ({item.name}, {stored}"
         f"{f' of {planned}' if stored < planned else ''} runs stored)"
         for item in free
-        for stored, planned, _ in [progress.get(item.campaign_id, RunCounts())]
+        for stored, planned, _ in [progress.get(item.campaign_id, CampaignProgress())]
     }
     # The store lists the newest first.
     chosen = next(
-        (item for item in free if progress.get(item.campaign_id, RunCounts()).stored), free[0]
+        (item for item in free if progress.get(item.campaign_id, CampaignProgress()).stored),
+        free[0],
     )
     text = f"resumes campaign {titles.pop(chosen.campaign_id)}"
     if further := [*titles.values(), *by_name]:

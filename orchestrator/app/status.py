@@ -40,12 +40,12 @@ from orchestrator.records.campaign import (
     CUT_OFF,
     ELSEWHERE,
     Campaign,
+    CampaignProgress,
     CampaignStatus,
     Invocation,
     LiveFigure,
     PhoneActivity,
     PhoneStatus,
-    RunCounts,
     Status,
 )
 from orchestrator.records.case import FIGURE_PASS, CampaignId, Case, CaseKey
@@ -260,7 +260,7 @@ def open_campaigns(workspace: Workspace) -> list[Status]:
                 state=state_of(workspace, campaign, running),
                 host=campaign.host,
                 holder=running.holder if running is not None else "",
-                progress=progress.get(campaign.campaign_id, RunCounts()),
+                progress=progress.get(campaign.campaign_id, CampaignProgress()),
                 phones=running.phones if running is not None else (),
             )
         )
@@ -278,7 +278,7 @@ def state_of(workspace: Workspace, campaign: Campaign, here: Status | None) -> s
 
 
 def phone_elsewhere(
-    serial: str, campaign: Campaign, progress: RunCounts, newest: RunRecord | None
+    serial: str, campaign: Campaign, progress: CampaignProgress, newest: RunRecord | None
 ) -> PhoneStatus:
     """Return the one phone of a campaign that another computer runs, from its stored runs.
 

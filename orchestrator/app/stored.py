@@ -449,12 +449,12 @@ def report_data(
     Whole runs aren't held: tens of thousands would take a gigabyte.
     """
     from orchestrator.report.assembly import Stored, build_report_data
-    from orchestrator.report.lean import lean_runs, newest_runs
+    from orchestrator.report.runs import newest_runs, slim_runs
 
     campaign_ids = [item.campaign_id for item in campaigns]
     stored = Stored(
         campaigns=campaigns,
-        runs=lean_runs(workspace.store.runs(campaign_ids=campaign_ids)),
+        runs=slim_runs(workspace.store.runs(campaign_ids=campaign_ids)),
         outputs=workspace.store.attachments_of if has_logs else None,
         devices=workspace.store.devices(),
         models=workspace.store.models(),

@@ -24,8 +24,8 @@ from orchestrator.records.campaign import (
     CUT_OFF,
     ELSEWHERE,
     Campaign,
+    CampaignProgress,
     CampaignStatus,
-    RunCounts,
 )
 from orchestrator.records.case import CampaignId
 from orchestrator.records.run import Outcome, RunRecord
@@ -383,7 +383,7 @@ def remove(
             workspace, [campaign for campaign in chosen.values() if campaign is not None]
         )
         progress = workspace.store.progress()
-        counts = {key: progress.get(key, RunCounts()).stored for key in chosen}
+        counts = {key: progress.get(key, CampaignProgress()).stored for key in chosen}
         lines = [
             one_line(f"{_title(key, chosen[key])}: {counted(count, 'run')}")
             for key, count in counts.items()

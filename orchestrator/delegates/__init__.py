@@ -53,7 +53,7 @@ class Delegate:
     kinds: frozenset[DeviceKind] = ON_PHONES
     #: The kinds of device on which a plan's ``auto`` tries it.
     tried_on: frozenset[DeviceKind] = frozenset()
-    #: Further flags that switch it, or a relative, on -> that one's name in an output.
+    #: Further flags that switch on it or a related delegate -> the name of that one in an output.
     switches: Mapping[str, str] = field(default_factory=dict)
     #: Whether a plan's flags have to name it: any of ``switches``.
     is_named_by_flag: bool = False
@@ -62,7 +62,7 @@ class Delegate:
 
     #: The runtime's own kernels, which nothing but the absence of all delegates proves.
     is_builtin: bool = False
-    #: Whether the number of threads counts whatever it takes of a model.
+    #: Whether the number of threads matters even if it takes the whole model.
     uses_threads: bool = False
     is_on_gpu: bool = False
     is_on_dsp: bool = False
@@ -83,7 +83,7 @@ class Delegate:
     #: Why a build without its libraries makes a run on a phone pointless.
     library_skip: Callable[[Build, DeviceFacts], Skip | None] = lambda build, facts: None
 
-    #: Names in outputs, lower case, of it and its relatives -> benchfarm's word.
+    #: Names in outputs, lower case, of it and related delegates -> benchfarm's word.
     called: Mapping[str, str] = field(default_factory=dict)
     #: Parameters that name it, spelled as programs echo them -> the flag each stands for.
     echoes: Mapping[str, str] = field(default_factory=dict)
@@ -117,7 +117,7 @@ DELEGATES: Final[Mapping[DelegateName, Delegate]] = MappingProxyType(
 )
 #: Flags with their values, each also with ``""``, which is any but those of _OFF.
 Switch: TypeAlias = frozenset[tuple[str, str]]
-#: Values of a flag that ask for nothing.
+#: Values that switch a flag off.
 _OFF: Final = frozenset({"", "0", "false"})
 
 

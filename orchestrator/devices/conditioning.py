@@ -19,7 +19,7 @@ from typing import Final
 from orchestrator.clock import Clock, Deadline, SystemClock
 from orchestrator.devices.lease import FREE_MIN_BYTES, LEASE_S, ClaimResult, Claims, check_free
 from orchestrator.devices.phone import AdbDevice
-from orchestrator.devices.probes import danger, unfit, wait_until_fit
+from orchestrator.devices.probes import danger_reason, unfit_reasons, wait_until_fit
 from orchestrator.devices.quiet import (
     SCREEN_OFF,
     SCREEN_ON,
@@ -146,7 +146,9 @@ class Conditioner:
                 self._quieten(device, steps, on_problem)
                 self._quiet[device.serial] = (quiet_mode, boot_id)
         # A dangerous state, or another screen than planned, needs action in `_state`.
-        is_usable = recent and not danger(recent) and not _has_other_screen(recent, quiet_mode)
+        is_usable = (
+            recent and not danger_reason(recent) and not _has_other_screen(recent, quiet_mode)
+        )
         usable_states = [recent] if recent and is_usable else []
         zone_limits = self._zone_limits(device.facts())
         longest = format_duration(terms.limits.wait)
@@ -156,7 +158,7 @@ class Conditioner:
                 if usable_states
                 else self._state(device, quiet_mode, on_problem)
             ),
-            lambda state: unfit(state, terms.limits, zone_limits),
+            lambda state: unfit_reasons(state, terms.limits, zone_limits),
             Deadline(terms.limits.wait, self._clock),
             on_wait=lambda reason: on_wait(f"{reason} (at most for {longest})"),
             cancelled=cancelled,
@@ -440,7 +442,7 @@ class Conditioner:
     def _state(self, device: Device, quiet: Quiet, on_note: _Report) -> DeviceState:
         """Read the state; switch the screen again if it isn't as planned any more."""
         state = device.state()
-        if why := danger(state):
+        if why := danger_reason(state):
             raise DeviceSetAsideError(
                 why, serial=device.serial, hint="check its battery before you use it again"
             )

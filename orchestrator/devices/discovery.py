@@ -180,7 +180,7 @@ SEVERAL: Final = "several phones call themselves "
 
 
 def choose_transports(phones: Sequence[ListedPhone]) -> list[ListedPhone]:
-    """Settle which of several transports with one ``ro.serialno`` is used.
+    """Choose one of several transports with the same ``ro.serialno``.
 
     The same boot id means one phone, reached twice: USB goes before TCP. Different boot ids mean
     two phones with one serial number: neither can be used, because their results would be taken

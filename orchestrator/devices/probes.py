@@ -450,7 +450,9 @@ class Unfit(NamedTuple):
     text: str
 
 
-def unfit(state: DeviceState, limits: FitLimits, zone_limits: Mapping[str, float]) -> list[Unfit]:
+def unfit_reasons(
+    state: DeviceState, limits: FitLimits, zone_limits: Mapping[str, float]
+) -> list[Unfit]:
     """Return the reasons why a device in this state isn't fit; unknown values are no reason."""
     percent, heat_c, status = state.battery_percent, state.battery_heat_c, state.thermal_status
     reasons: list[Unfit] = []
@@ -478,7 +480,7 @@ _DAMAGED: Final = frozenset({"dead", "over voltage", "failing"})
 DANGER_HEAT_C: Final = 60.0
 
 
-def danger(state: DeviceState) -> str:
+def danger_reason(state: DeviceState) -> str:
     """Return why a device in this state must not continue unattended, empty if it may."""
     if state.battery_health in _DAMAGED:
         return f"its battery reports {state.battery_health!r}"
@@ -495,7 +497,7 @@ def wait_until_fit(
     on_wait: Callable[[str], None],
     cancelled: threading.Event | None = None,
 ) -> Fitness:
-    """Read the state until it is fit by ``judge`` (`unfit`) or the deadline has passed.
+    """Read the state until it is fit by ``judge`` (`unfit_reasons`) or the deadline has passed.
 
     A low battery that isn't being charged isn't waited for. ``on_wait`` gets the reason once.
     """

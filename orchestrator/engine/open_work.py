@@ -105,8 +105,8 @@ def next_sustained(marker: Invocation, runs: Iterable[RunRecord]) -> Invocation:
 
 
 def slim(run: RunRecord) -> RunRecord:
-    """Return a run with only what decisions need, a sixth of its size: a campaign's runs are held
-    until its end.
+    """Return a run with only what decisions need, a sixth of its size: a campaign's runs stay in
+    memory until its end.
 
     Of the device's states the battery's temperature stays, and the mean clock between them.
     """

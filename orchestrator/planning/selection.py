@@ -90,7 +90,7 @@ def choose(
     unfit = {
         facts.serial: reason
         for facts in candidates
-        if (reason := misfit(selection, facts, labels.get(facts.serial)))
+        if (reason := mismatch_reason(selection, facts, labels.get(facts.serial)))
     }
     chosen: list[DeviceFacts] = []
     unneeded: dict[Serial, str] = {}
@@ -115,7 +115,7 @@ def choose(
     )
 
 
-def missed(
+def unmeasurable_matches(
     selection: DeviceSelection,
     left_out: Mapping[str, str],
     here: Collection[str],
@@ -146,7 +146,7 @@ def missed(
         name: reason
         for name, reason in sorted(reasons.items())
         if selection.serials
-        or not misfit(
+        or not mismatch_reason(
             selection,
             last_facts.get(Serial(name))
             or DeviceFacts(serial=Serial(name), kind=DeviceKind.ANDROID, is_virtual=False),
@@ -155,7 +155,7 @@ def missed(
     }
 
 
-def misfit(selection: DeviceSelection, facts: DeviceFacts, labels: Labels | None) -> str:
+def mismatch_reason(selection: DeviceSelection, facts: DeviceFacts, labels: Labels | None) -> str:
     """Return why a device doesn't match a selection by itself; empty when it does."""
     if selection.profiles and facts.profile not in selection.profiles:
         return f"its profile is {facts.profile or 'unknown'}, not {' or '.join(selection.profiles)}"

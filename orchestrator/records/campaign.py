@@ -72,7 +72,7 @@ class Origin:
 
 @frozen
 class Terms(PlanTerms):
-    """The terms of a campaign beside its cases: those of its plan, and facts from its start."""
+    """The terms of a campaign, without its cases: those of its plan, and facts from its start."""
 
     #: None: just the planned invocations.
     stopping: StoppingRule | None = None
@@ -250,7 +250,7 @@ ELSEWHERE: Final = "elsewhere"
 CUT_OFF: Final = "cut off"
 
 
-class RunCounts(NamedTuple):
+class CampaignProgress(NamedTuple):
     """The number of stored runs of a campaign, without unfit and abandoned ones."""
 
     stored: int = 0
@@ -284,7 +284,7 @@ class Status:
     host: str = ""
     holder: str = ""
     #: Its stored runs, where the phones are unknown.
-    progress: RunCounts = RunCounts()
+    progress: CampaignProgress = CampaignProgress()
     phones: tuple[PhoneStatus, ...] = ()
     #: Runs that were planned when it began, and the most that added rounds may make of them; 0 for
     #: unknown.

@@ -134,8 +134,8 @@ class DeviceSighting:
 
 
 @frozen
-class RunCount:
-    """Runs that ended alike."""
+class OutcomeCount:
+    """The number of runs with one outcome and reason."""
 
     outcome: Outcome
     #: Empty for completed ones.
@@ -154,7 +154,7 @@ class RunCount:
 
 
 @frozen
-class Yield:
+class ResultCount:
     """The number of a campaign's runs, abandoned ones included, and of those without a result or
     with a rejected one.
     """
@@ -164,7 +164,7 @@ class Yield:
 
     @property
     def text(self) -> str:
-        """The yield for people; empty when every run gave its result."""
+        """The counts for people; empty when every run gave its result."""
         return (
             f"{self.without_result} of {self.made} without a result" if self.without_result else ""
         )
@@ -179,7 +179,7 @@ class Activity:
     #: A campaign's name -> when the last one of that name was finished.
     finished_at: Mapping[str, datetime]
     #: Of the campaigns begun since then.
-    runs: tuple[RunCount, ...]
+    runs: tuple[OutcomeCount, ...]
     #: The newest run of each device among them, without attachments.
     newest: tuple[RunRecord, ...]
 

@@ -165,12 +165,12 @@ def model_ending(path: Path | None) -> str:
 
 
 def is_model_file(path: Path) -> bool:
-    """Whether a file's name ends as a model's, of whatever program."""
+    """Whether a file name ends like a model's, for any program."""
     return path.suffix == model_ending(path)
 
 
 def model_name(file: Path) -> str:
-    """Return a model's name by its file's, of whatever program."""
+    """Return a model's name from its file name, for any program."""
     return file.stem if is_model_file(file) else file.name
 
 

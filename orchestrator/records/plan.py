@@ -654,7 +654,7 @@ class Quiet:
 
 @frozen
 class PlanTerms:
-    """A plan's terms beside its cases; a campaign stores them, and they change no case's identity."""
+    """A plan's terms, without its cases; a campaign stores them, and they change no case's identity."""
 
     limits: FitLimits = field(default_factory=FitLimits)
     #: The time of the whole campaign on each device, in seconds; None is no limit.

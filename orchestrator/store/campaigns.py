@@ -24,7 +24,7 @@ from sqlalchemy import (
 
 from orchestrator.documents import dump_document, load_document, to_text
 from orchestrator.errors import StoreError
-from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation, RunCounts
+from orchestrator.records.campaign import Campaign, CampaignProgress, CampaignStatus, Invocation
 from orchestrator.records.case import (
     Build,
     CampaignId,
@@ -198,10 +198,10 @@ class Campaigns(Database):
         with self.reading() as connection:
             return connection.scalar(select(func.count()).select_from(CAMPAIGNS)) or 0
 
-    def progress(self, *, only_open: bool = False) -> Mapping[CampaignId, RunCounts]:
+    def progress(self, *, only_open: bool = False) -> Mapping[CampaignId, CampaignProgress]:
         """Return the progress of each campaign."""
         of_campaign = RUNS.c.campaign_no == CAMPAIGNS.c.campaign_no
-        kinds = (), (RUNS.c.outcome == Outcome.UNFIT.value,), is_abandoned()
+        kinds = (), (RUNS.c.outcome == Outcome.UNFIT.value,), abandoned_conditions()
         counts = (
             select(func.count()).select_from(RUNS).where(of_campaign, *kind).scalar_subquery()
             for kind in kinds
@@ -211,7 +211,7 @@ class Campaigns(Database):
         )
         with self.reading() as connection:
             return {
-                CampaignId(name): RunCounts(runs - unfit - abandoned, planned, abandoned)
+                CampaignId(name): CampaignProgress(runs - unfit - abandoned, planned, abandoned)
                 for name, planned, runs, unfit, abandoned in connection.execute(query)
             }
 
@@ -455,6 +455,6 @@ def _status_filter(only_open: bool) -> tuple[ColumnElement[bool], ...]:
     return (CAMPAIGNS.c.status.not_in(ended_statuses),) if only_open else ()
 
 
-def is_abandoned() -> tuple[ColumnElement[bool], ...]:
+def abandoned_conditions() -> tuple[ColumnElement[bool], ...]:
     """Return the conditions of an abandoned run, in the form that an index supports."""
     return RUNS.c.outcome == Outcome.SKIPPED.value, RUNS.c.reason_code == ABANDONED

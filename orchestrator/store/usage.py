@@ -44,15 +44,15 @@ from orchestrator.records.history import (
     CampaignSketch,
     Confirmation,
     Contents,
+    OutcomeCount,
     Points,
-    RunCount,
+    ResultCount,
     RunMark,
     SeriesSketch,
-    Yield,
 )
 from orchestrator.records.run import Outcome, RecentRun
 from orchestrator.records.verdict import OUTPUT_FINDINGS, Quality
-from orchestrator.store.campaigns import filtered, is_abandoned, pages
+from orchestrator.store.campaigns import abandoned_conditions, filtered, pages
 from orchestrator.store.runs import Runs
 from orchestrator.store.schema import ANNOTATIONS, CAMPAIGNS, CASES, CONFIRMATIONS, RUNS
 
@@ -268,7 +268,7 @@ class Usage(Runs):
                 },
                 finished_at={row[0]: row[1] for row in connection.execute(finished)},
                 runs=tuple(
-                    RunCount(
+                    OutcomeCount(
                         outcome=Outcome(outcome),
                         reason_code=code,
                         is_virtual=is_virtual,
@@ -279,10 +279,10 @@ class Usage(Runs):
                 newest=tuple(run for run, _ in newest_runs),
             )
 
-    def yields(self, campaign_ids: Sequence[CampaignId]) -> Mapping[CampaignId, Yield]:
-        """Return the yield of some campaigns; those without any run are left out."""
+    def result_counts(self, campaign_ids: Sequence[CampaignId]) -> Mapping[CampaignId, ResultCount]:
+        """Return the result counts of some campaigns; those without any run are left out."""
         not_made = (Outcome.SKIPPED.value, Outcome.UNFIT.value)
-        is_made = RUNS.c.outcome.not_in(not_made) | and_(*is_abandoned())
+        is_made = RUNS.c.outcome.not_in(not_made) | and_(*abandoned_conditions())
         is_lost = is_made & (
             (RUNS.c.outcome != Outcome.COMPLETED.value) | (RUNS.c.quality == Quality.REJECTED.value)
         )
@@ -290,7 +290,7 @@ class Usage(Runs):
             *(func.sum(case((condition, 1), else_=0)) for condition in (is_made, is_lost))
         )
         return {
-            campaign_id: Yield(made=int(run_count), without_result=int(failed_count))
+            campaign_id: ResultCount(made=int(run_count), without_result=int(failed_count))
             for campaign_id, run_count, failed_count in self._by_campaign(query, campaign_ids)
         }
 

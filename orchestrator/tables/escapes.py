@@ -96,7 +96,7 @@ def display_width(text: str) -> int:
     return cell_len(text)
 
 
-def fit(text: str, width: int) -> str:
+def fit_width(text: str, width: int) -> str:
     """Return a visible text padded with spaces, or cut with an ellipsis, to a number of terminal
     columns.
     """

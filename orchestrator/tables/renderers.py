@@ -12,7 +12,7 @@ from orchestrator.tables.escapes import (
     WIDTH,
     csv_text,
     display_width,
-    fit,
+    fit_width,
     markdown_text,
     one_line,
     visible,
@@ -42,7 +42,7 @@ class _TextColumn:
     is_right: bool = False
 
     def cell(self, text: str) -> str:
-        padded = fit(text, self.width)
+        padded = fit_width(text, self.width)
         return padded if not self.is_right else f"{' ' * (self.width - display_width(text))}{text}"
 
 
@@ -186,7 +186,7 @@ class _Layout:
         def line(name: str, cells: Sequence[str], reason: str = "") -> Iterator[str]:
             words = self.gap.join(map(_TextColumn.cell, columns, cells))
             if reason and columns:
-                words = fit(f"{columns[0].cell(NOTHING)}  {reason}", self.room)
+                words = fit_width(f"{columns[0].cell(NOTHING)}  {reason}", self.room)
             return self._line(name, words)
 
         heads = [column.head for column in columns]
@@ -219,7 +219,7 @@ class _Layout:
         if display_width(name) > self.name_width:
             yield from (self.indent + line for line in wrap(name, WIDTH - len(self.indent)))
             name = ""
-        yield f"{self.indent}{fit(name, self.name_width)}{self.gap}{cells}"
+        yield f"{self.indent}{fit_width(name, self.name_width)}{self.gap}{cells}"
 
 
 def csv_lines(table: Table[R]) -> Iterator[str]:

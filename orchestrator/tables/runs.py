@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from orchestrator.analysis.samples import parse_samples
 from orchestrator.frozen import frozen
-from orchestrator.records.campaign import Campaign, RunCounts
+from orchestrator.records.campaign import Campaign, CampaignProgress
 from orchestrator.records.case import RunId
 from orchestrator.records.device import DeviceState
 from orchestrator.records.run import (
@@ -95,7 +95,7 @@ class StoredCampaign:
     """A campaign, its progress, and whether lists leave it out."""
 
     campaign: Campaign
-    progress: RunCounts
+    progress: CampaignProgress
     is_hidden: bool
     #: Its stored status, or whether another computer runs it, nobody does, or it was closed.
     state: str

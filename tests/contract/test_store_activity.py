@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.case import CampaignId
-from orchestrator.records.history import RunCount, Yield
+from orchestrator.records.history import OutcomeCount, ResultCount
 from orchestrator.records.run import Outcome
 from orchestrator.records.verdict import Quality, QualityVerdict
 from orchestrator.store.opening import Store
@@ -28,8 +28,8 @@ def test_activity_counts_late_runs_by_ending_and_knows_each_devices_newest(
     assert dict(found.campaigns) == {CampaignStatus.FINISHED: 2, CampaignStatus.RUNNING: 1}
     assert dict(found.finished_at) == {"nightly": START + timedelta(hours=30)}
     assert sorted(found.runs, key=lambda item: item.count) == [
-        RunCount(outcome=Outcome.FAILED, reason_code="oom", is_virtual=False, count=2),
-        RunCount(outcome=Outcome.COMPLETED, reason_code="", is_virtual=False, count=4),
+        OutcomeCount(outcome=Outcome.FAILED, reason_code="oom", is_virtual=False, count=2),
+        OutcomeCount(outcome=Outcome.COMPLETED, reason_code="", is_virtual=False, count=4),
     ]
     (newest,) = found.newest
     assert (newest.run_id, newest.attachments) == ("night-3-timing-2", ())
@@ -66,13 +66,13 @@ def test_what_the_runs_of_campaigns_gave_is_counted(store: Store, samples) -> No
         samples.night(store, name)
         for number, changes in enumerate(runs):
             samples.keep(store, name, number, **changes)
-    found = store.yields([CampaignId(name) for name in ends if name != "night-4"])
+    found = store.result_counts([CampaignId(name) for name in ends if name != "night-4"])
     assert found == {
-        "night-1": Yield(made=2, without_result=1),
-        "night-2": Yield(made=2, without_result=2),
-        "night-3": Yield(made=0, without_result=0),
+        "night-1": ResultCount(made=2, without_result=1),
+        "night-2": ResultCount(made=2, without_result=2),
+        "night-3": ResultCount(made=0, without_result=0),
     }
-    assert store.yields([]) == {}
+    assert store.result_counts([]) == {}
 
 
 def test_what_campaigns_left_out_for_a_reason_is_told_of_those_asked_for(

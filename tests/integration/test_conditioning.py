@@ -15,7 +15,7 @@ from orchestrator.devices.adb_server import AdbServer
 from orchestrator.devices.conditioning import Conditioner
 from orchestrator.devices.host import HostDevice
 from orchestrator.devices.phone import AdbDevice
-from orchestrator.devices.probes import unfit
+from orchestrator.devices.probes import unfit_reasons
 from orchestrator.devices.quiet import UndoJournal
 from orchestrator.devices.sockets import Connection, ServerAddress
 from orchestrator.errors import (
@@ -215,7 +215,7 @@ def test_a_computer_is_fit_and_nothing_is_changed_on_it(tmp_path: Path) -> None:
 
 def test_what_is_unknown_is_no_reason_and_each_limit_is_one() -> None:
     clock = ManualClock()
-    assert unfit(DeviceState(at=clock.now()), FitLimits(), {"cpu": 40.0}) == []
+    assert unfit_reasons(DeviceState(at=clock.now()), FitLimits(), {"cpu": 40.0}) == []
     state = DeviceState(
         at=clock.now(),
         battery_percent=4,
@@ -223,7 +223,7 @@ def test_what_is_unknown_is_no_reason_and_each_limit_is_one() -> None:
         thermal_status=3,
         heat_c={"cpu0": 90.0, "gpu": 30.0},
     )
-    reasons = [item.text for item in unfit(state, FitLimits(), {"cpu": 40.0, "gpu": 40.0})]
+    reasons = [item.text for item in unfit_reasons(state, FitLimits(), {"cpu": 40.0, "gpu": 40.0})]
     assert [reason.split()[0] for reason in reasons] == ["battery", "battery", "thermal", "cpu0"]
 
 

@@ -14,7 +14,7 @@ import yaml
 from orchestrator.analysis.rounds import decide
 from orchestrator.app.preparing import terms_of, wants_reference_check
 from orchestrator.clock import Deadline
-from orchestrator.devices.probes import unfit, wait_until_fit
+from orchestrator.devices.probes import unfit_reasons, wait_until_fit
 from orchestrator.devices.quiet import steps_for
 from orchestrator.documents import dump_document, load_document
 from orchestrator.passes import plan_keys
@@ -69,12 +69,12 @@ def steps(plan: Plan) -> object:
 
 
 def reasons(plan: Plan) -> object:
-    return [item.text for item in unfit(WARM, plan.limits, {})]
+    return [item.text for item in unfit_reasons(WARM, plan.limits, {})]
 
 
 def waited_s(plan: Plan) -> object:
     phone = Phone(lambda s: 45.0 - s / 40)
-    judge = partial(unfit, limits=plan.limits, zone_limits={})
+    judge = partial(unfit_reasons, limits=plan.limits, zone_limits={})
     deadline = Deadline(plan.limits.wait, phone.clock)
     wait_until_fit(phone.state, judge, deadline, on_wait=lambda reason: None)
     return phone.clock.monotonic_s()

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.errors import UsageError
-from orchestrator.planning.selection import check_names, choose, missed
+from orchestrator.planning.selection import check_names, choose, unmeasurable_matches
 from orchestrator.records.case import Serial
 from orchestrator.records.device import HOST_SERIAL, DeviceFacts, DeviceKind, Labels
 from orchestrator.records.plan import DeviceSelection
@@ -111,7 +111,7 @@ def test_phones_that_are_meant_and_cant_be_measured_on_are_told(
         name: why for name, why in left_out.items() if not wanted.serials or name in wanted.serials
     }
     known = {facts.serial: facts for facts in PHONES}
-    found = missed(wanted, left_out, {"A", "C", "D", "E", "X"}, LABELS, known)
+    found = unmeasurable_matches(wanted, left_out, {"A", "C", "D", "E", "X"}, LABELS, known)
     assert list(found) == names
     assert {name: why for name, why in found.items() if name not in left_out} == {
         name: "is not attached" for name in names if name not in left_out

@@ -214,7 +214,7 @@ def _status(
     campaigns = {CampaignId(job.campaign_id): job.serial for job in farm.jobs if is_one}
     without_result = {
         campaigns[name]: counts.without_result
-        for name, counts in workspace.store.yields(list(campaigns)).items()
+        for name, counts in workspace.store.result_counts(list(campaigns)).items()
         if counts.without_result
     }
     cut = stored_left_out(workspace.store, list(campaigns))

@@ -141,13 +141,13 @@ class Jobs:
             with (
                 self.shared.open(self.observer()) as workspace,
                 tempfile.TemporaryDirectory(prefix="benchfarm-inputs-") as folder,
-                contextlib.ExitStack() as lent,
+                contextlib.ExitStack() as stack,
             ):
                 workspace.cancelled = cancelled
                 # First, as only a program's file may declare the ending of a model's file.
                 files = [self._fetch(item) for item in manifest.programs]
                 for source in program_sources():
-                    lent.enter_context(source.lent(files))
+                    stack.enter_context(source.with_files(files))
                 return self._measure(workspace, job, manifest, Path(folder))
         except InterruptedByUserError:
             return Ended(status="waits", note=f"{self.host} stopped it")
@@ -275,6 +275,6 @@ def _run_campaign(workspace: Workspace, opened_campaign: Prepared) -> str:
         return "the time budget was too small for any of its cases"
     # The models are those of the open cases.
     note = f"{result.stored} stored" if opened_campaign.models else "everything was stored already"
-    counts = workspace.store.yields([campaign.campaign_id]).get(campaign.campaign_id)
+    counts = workspace.store.result_counts([campaign.campaign_id]).get(campaign.campaign_id)
     text = counts.text if counts is not None else ""
     return "; ".join(filter(None, (note, text, left_out_text(measured.cut))))

@@ -16,7 +16,7 @@ from orchestrator.extensions.farm.manifest import (
     read_manifest,
 )
 from orchestrator.extensions.farm.queue import GONE_S, Announced, FarmQueue
-from orchestrator.plugins import away_since, check_selection, choose, misfit
+from orchestrator.plugins import away_since, check_selection, choose, mismatch_reason
 from orchestrator.records.case import Serial
 from orchestrator.records.device import DeviceFacts, Labels, phone_differences
 from orchestrator.records.plan import DeviceSelection
@@ -160,7 +160,7 @@ def _fitting(selection: DeviceSelection, rows: Mapping[str, _Row]) -> list[str]:
         item.serial
         for item in facts
         if (not selection.serials or item.serial in selection.serials)
-        and not misfit(selection, item, labels.get(item.serial))
+        and not mismatch_reason(selection, item, labels.get(item.serial))
     ]
 
 

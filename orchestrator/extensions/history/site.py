@@ -52,7 +52,7 @@ from orchestrator.frozen import frozen
 from orchestrator.installation import data_folder
 from orchestrator.plugins import Workspace
 from orchestrator.records.answers import answer_of
-from orchestrator.records.campaign import Campaign, RunCounts
+from orchestrator.records.campaign import Campaign, CampaignProgress
 from orchestrator.records.case import Build, CampaignId, SeriesKey, grouped
 from orchestrator.records.history import DeviceSighting
 from orchestrator.records.verdict import ParityVerdict
@@ -311,7 +311,7 @@ def gather(store: Store, *, since: date | None) -> Site:
                 is_virtual=item.campaign_id in virtual,
             )
             for item in shown_campaigns
-            for stored, planned, _ in (progress.get(item.campaign_id, RunCounts()),)
+            for stored, planned, _ in (progress.get(item.campaign_id, CampaignProgress()),)
         ),
         marks=marks,
     )

@@ -405,7 +405,7 @@ _job_files_lock: Final = threading.Lock()
 
 
 @contextmanager
-def lent(files: Sequence[Path]) -> Iterator[None]:
+def with_files(files: Sequence[Path]) -> Iterator[None]:
     """Declare the programs of these files while the context lasts, before others of their names.
 
     Raises ProgramInUseError where another job uses another file of the same name, PlanError for

@@ -38,7 +38,7 @@ SOURCE: Final = ProgramSource(
     names=lambda: _files().declared_names(),
     named=lambda word: _files().named(word),
     program=_program,
-    lent=lambda files: _files().lent(files),
+    with_files=lambda files: _files().with_files(files),
     read=_read,
     faults=lambda: _files().every_declared()[1],
 )

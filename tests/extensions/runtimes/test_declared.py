@@ -17,8 +17,8 @@ from orchestrator.extensions.runtimes.declaration import (
     SHIPPED,
     Pattern,
     declared,
-    lent,
     load_declared,
+    with_files,
 )
 from orchestrator.extensions.runtimes.declared import DeclaredTool
 from orchestrator.extensions.runtimes.output import DeclaredReader, RegexBudget
@@ -510,17 +510,17 @@ def test_what_a_job_declares_counts_while_it_runs_and_another_job_waits_that_dec
     for path, title in ((one, "first"), (other, "second")):
         path.parent.mkdir()
         path.write_text(text.replace("llama.cpp's llama-bench", title))
-    with lent([one]), lent([one]):
+    with with_files([one]), with_files([one]):
         assert declared("of-a-job").title == "first"
         with (
             pytest.raises(
                 ProgramInUseError, match="another job uses another file that declares of-a-job"
             ),
-            lent([other]),
+            with_files([other]),
         ):
             pass
         assert declared("of-a-job").title == "first"
-    with lent([other]):
+    with with_files([other]):
         assert declared("of-a-job").title == "second"
     with pytest.raises(UsageError, match="no program is declared as 'of-a-job' here"):
         declared("of-a-job")

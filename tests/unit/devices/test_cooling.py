@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 
 from orchestrator.clock import Deadline
-from orchestrator.devices.probes import unfit, wait_until_fit
+from orchestrator.devices.probes import unfit_reasons, wait_until_fit
 from orchestrator.ports import Fitness
 from orchestrator.records.device import DeviceState
 from orchestrator.records.plan import FitLimits
@@ -42,7 +42,7 @@ class Phone:
 
 
 def wait(phone: Phone, limits: FitLimits, told: list[str]) -> Fitness:
-    judge = partial(unfit, limits=limits, zone_limits={})
+    judge = partial(unfit_reasons, limits=limits, zone_limits={})
     deadline = Deadline(limits.wait, phone.clock)
     return wait_until_fit(phone.state, judge, deadline, on_wait=told.append)
 

@@ -14,7 +14,7 @@ from orchestrator.report.exports import without_private
 from orchestrator.tables.escapes import (
     csv_text,
     display_width,
-    fit,
+    fit_width,
     markdown_text,
     shell_word,
     visible,
@@ -59,7 +59,7 @@ def test_visible_block_keeps_its_lines(text):
 
 @given(any_text, st.integers(2, 60))
 def test_fitted_text_takes_exactly_its_width(text, width):
-    assert display_width(fit(text, width)) == width
+    assert display_width(fit_width(text, width)) == width
 
 
 @given(any_text, st.integers(8, 60), st.integers(0, 200))

@@ -26,7 +26,7 @@ _NONE: Final[Mapping[Any, Any]] = MappingProxyType({})
 Value = TypeVar("Value")
 
 
-def lean_runs(runs: Iterable[RunRecord]) -> Iterator[RunRecord]:
+def slim_runs(runs: Iterable[RunRecord]) -> Iterator[RunRecord]:
     """Yield runs without data that no report shows: echoed parameters, most of the device state.
 
     The mean clock of the samples stays in the report's ``extra``. Invocations of a case share equal
@@ -39,10 +39,10 @@ def lean_runs(runs: Iterable[RunRecord]) -> Iterator[RunRecord]:
             run,
             campaign_id=CampaignId(intern(run.campaign_id)),
             attachments=(),
-            report=None if run.report is None else _lean_report(run, run.report, interned),
+            report=None if run.report is None else _slim_report(run, run.report, interned),
             verdict=interned.equal(run.verdict, key, "verdict"),
-            state_before=_lean_state(run.state_before, interned, key),
-            state_after=_lean_state(run.state_after, interned, key),
+            state_before=_slim_state(run.state_before, interned, key),
+            state_after=_slim_state(run.state_after, interned, key),
         )
 
 
@@ -69,7 +69,7 @@ class _Interned:
         }
 
 
-def _lean_report(run: RunRecord, report: ToolReport, interned: _Interned) -> ToolReport:
+def _slim_report(run: RunRecord, report: ToolReport, interned: _Interned) -> ToolReport:
     key = run.case.case_key
     extra = {intern(name): interned.equal(value, key, name) for name, value in report.extra.items()}
     if share := mean_clock_share(run):
@@ -85,7 +85,7 @@ def _lean_report(run: RunRecord, report: ToolReport, interned: _Interned) -> Too
     )
 
 
-def _lean_state(
+def _slim_state(
     state: DeviceState | None, interned: _Interned, key: Hashable
 ) -> DeviceState | None:
     if state is None:

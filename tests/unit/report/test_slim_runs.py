@@ -15,8 +15,8 @@ from orchestrator.records.device import DeviceState
 from orchestrator.records.run import RunRecord
 from orchestrator.report.assembly import build_report_data
 from orchestrator.report.exports import to_json
-from orchestrator.report.lean import lean_runs
 from orchestrator.report.render import render_html
+from orchestrator.report.runs import slim_runs
 from orchestrator.store.opening import open_store
 from tests.samples.sample_lab import (
     MOBILENET,
@@ -87,7 +87,7 @@ def lab() -> Lab:
 def test_a_report_shows_the_same_of_lean_runs(name: str, lab: Lab) -> None:
     stored = {"small": small_lab, "rich": rich_lab, "looked at": lambda: lab}[name]().inputs()
     whole = build_report_data(stored)
-    lean = build_report_data(replace(stored, runs=lean_runs(stored.runs)))
+    lean = build_report_data(replace(stored, runs=slim_runs(stored.runs)))
     assert to_json(lean) == to_json(whole)
     assert render_html(lean, title="t") == render_html(whole, title="t")
     assert ("clocks-low" in to_json(lean)) == (name == "looked at")
@@ -108,5 +108,5 @@ def test_lean_runs_take_a_quarter_of_the_room(lab: Lab, tmp_path: Path) -> None:
 
     # What the store itself has at hand isn't counted.
     held_bytes(iter)
-    assert held_bytes(lean_runs) < held_bytes(iter) / 4
+    assert held_bytes(slim_runs) < held_bytes(iter) / 4
     store.close()
