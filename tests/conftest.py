@@ -471,12 +471,21 @@ def folds(page: str) -> dict[str, Any]:
 def _unfolded(folded: Any) -> Any:
     if not isinstance(folded, dict) or "rows" not in folded:
         return folded["html"] if isinstance(folded, dict) else folded
-    pieces = [
-        [part["html"][place] for place in part["places"]]
-        for part in (folded["rows"], *folded["columns"])
+    columns = [
+        [_cell(*part["pieces"][place]) for place in part["places"]] for part in folded["columns"]
     ]
-    rows = ["".join(parts) + "</tr>" for parts in zip(*pieces, strict=True)]
+    rows = []
+    for row, (place, *cells) in enumerate(zip(folded["rows"]["places"], *columns, strict=True)):
+        made = f"{folded['rows']['pieces'][place]}{''.join(cells)}</tr>"
+        link = folded["links"][row] if folded["links"] else "#"
+        rows.append(made.replace('href="#"', f'href="{link}"'))
     return folded["html"].replace("</tbody>", "".join(rows) + "</tbody>")
+
+
+def _cell(html: str, value: str) -> str:
+    """Return a cell with its value, where that is a figure and isn't what is shown."""
+    is_shown = 'class="n' not in html or not value or f">{value}<" in html
+    return html if is_shown else html.replace(">", f' data-value="{value}">', 1)
 
 
 def golden_texts(name: str, tell: Callable[[str], str]) -> None:

@@ -16,7 +16,7 @@ from typing import Final
 
 from orchestrator.frozen import frozen
 from orchestrator.tables.escapes import display_width
-from orchestrator.tables.html import Html, plain, tag
+from orchestrator.tables.html import Html, link, plain, tag
 from orchestrator.units import three_digits
 
 #: A range with a larger factor between its ends is drawn on a logarithmic axis.
@@ -45,11 +45,10 @@ def _group(shapes: Iterable[str], css_class: str, title: str = "", key: str = ""
     """Return a group of shapes with a title for tooltip and screen readers; ``key`` is the case
     that it opens.
     """
-    content = tag("title", plain(title)) if title else ""
+    content = (tag("title", plain(title)) if title else "") + "".join(shapes)
     if not key:
-        return tag("g", content + "".join(shapes), css_class)
-    opens = {"href": f"#c-{key}", "aria-label": title, "tabindex": "-1"}
-    return tag("a", content + "".join(shapes), f"open {css_class}".rstrip(), **opens)
+        return tag("g", content, css_class)
+    return link(f"#c-{key}", content, css_class, tabindex="-1", **{"aria-label": title})
 
 
 def _text(x: str, y: str, text: str, more: str = "") -> str:

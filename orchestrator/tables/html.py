@@ -11,9 +11,9 @@ import base64
 import gzip
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property, lru_cache, partial
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import Any, Final, Generic
 from urllib.parse import quote
@@ -70,6 +70,13 @@ def tag(name: str, content: str = "", css_class: str = "", **attributes: str) ->
     return f"<{name}{_attributes({'class': css_class} | attributes)}>{content}</{name}>"
 
 
+def link(address: str, html: str, css_class: str = "", **attributes: str) -> str:
+    """Return HTML that opens a case or a page; without an address as it is."""
+    if not (address and html):
+        return html
+    return tag("a", html, f"open {css_class}".rstrip(), href=address, **attributes)
+
+
 def badge(word: str, css_class: str = "") -> str:
     """Return a word as a badge."""
     return tag("span", plain(word), f"badge {css_class}".rstrip())
@@ -80,22 +87,11 @@ class _Cells(Generic[R]):
     """A column's head as HTML, and its cells as texts and as HTML."""
 
     column: Column[R]
+    head: str
     texts: Sequence[Any]
     html: Sequence[str]
-
-    @cached_property
-    def head(self) -> str:
-        """The column's head."""
-        column = self.column
-        if column.kind is Kind.PICTURE:
-            return f'<th scope="col" class="picture">{column.box}</th>'
-        unit = f" <small>{plain(column.unit)}</small>" if column.unit else ""
-        attributes = {
-            "scope": "col",
-            "data-name": column.name,
-            "class": "n" * column.is_figure,
-        }
-        return f"<th{_attributes(attributes)}>{plain(column.head)}{unit}</th>"
+    #: What packed cells are sorted, searched and saved by.
+    values: Sequence[str] = ()
 
     def is_empty(self, rows: slice) -> bool:
         """Whether people need no such column for these rows."""
@@ -104,7 +100,7 @@ class _Cells(Generic[R]):
     def is_shared(self, rows: slice) -> bool:
         """Whether these rows have one word in it, which can be said once."""
         texts = self.texts[rows]
-        return len(texts) > 1 and self.column.is_merged and len(set(texts)) == 1
+        return self.column.is_merged and len(texts) > 1 and len(set(texts)) == 1
 
     def shared_text(self, place: int) -> str:
         """What all rows share, with the head; empty where that is nothing."""
@@ -120,15 +116,25 @@ class TableHtml(Generic[R]):
         """``css_class`` is the table's class."""
         self._table = table
         self._is_grid = css_class == _GRID
-        self._css_class = _GRID if self._is_grid else f"whole {css_class}"
         # On a narrow window, rows are cards with heads beside the cells.
         self._has_labels = css_class.startswith(("cards", "pictured"))
-        columns = [column for column in table.columns if Form.HTML in column.forms]
-        self._columns = list(map(self._cells, columns))
-        self._starts = [f"<tr{_attributes(self._of_row(row))}>" for row in table.listed]
-        self._below = [self._below_name(place) for place in range(len(table.listed))]
-        # No part of the table has these.
-        self._columns = self._not_empty(slice(None))
+        caption = plain(table.caption)
+        self._before = (
+            f'<div class="scroll" role="region" tabindex="0" aria-label="{caption}">'
+            f'<table class="{css_class if self._is_grid else f"whole {css_class}"}"'
+            f' data-table="{plain(table.name)}" data-order="{plain(table.order)}">'
+            f'<caption class="unseen">{caption}</caption><thead><tr>'
+        )
+        is_virtual = list(map(table.is_virtual, table.listed))
+        self._starts = list(map(self._start, table.listed, is_virtual))
+        columns = [self._cells(column) for column in table.columns if Form.HTML in column.forms]
+        names, *further = [c for c in columns if not c.is_empty(slice(None))] or columns[:1]
+        below = self._below_names(columns, is_virtual)
+        heads = [
+            f'<th scope="row"{cell[3:-5]}{more}</th>'
+            for cell, more in zip(names.html, below, strict=True)
+        ]
+        self._columns = [replace(names, html=heads), *further]
 
     def part(self, begin: int = 0, end: int | None = None) -> Html:
         """Return rows ``begin`` to ``end``. Columns that say nothing of them are left out; those
@@ -141,78 +147,69 @@ class TableHtml(Generic[R]):
         return Html(f"{before}{''.join(lines)}{after}")
 
     def packed(self) -> str:
-        """Return all rows packed: the table's HTML without rows, the rows' starts, and the columns
-        with the characters of the longest text and the words to choose from. The page's script
-        makes elements only of what is seen or asked for.
+        """Return all rows packed: the table's HTML without rows, the rows' starts and addresses, and
+        the columns of cells and their values, with the characters of the longest text and the words
+        to choose from. The page's script makes elements only of what is seen.
         """
-        before, after, columns = self._split(slice(None))
+        table, (before, after, columns) = self._table, self._split(slice(None))
         packed = []
         for item, cells in columns:
             texts = dict.fromkeys(item.texts) if item.column.kind not in _HTML_KINDS else {}
             packed.append(
-                _numbered(cells)
+                _numbered(zip(cells, item.values, strict=True))
                 | {
                     "width": max(map(len, texts), default=0),
                     "choices": [*map(visible, texts)] if item.column.is_choice else [],
                 }
             )
-        return pack({"html": before + after, "rows": _numbered(self._starts), "columns": packed})
+        keys = map(table.key, table.listed) if table.key is not None else ()
+        links = [key.join(table.link) for key in keys]
+        rows = _numbered(self._starts)
+        return pack({"html": before + after, "rows": rows, "links": links, "columns": packed})
 
     def _split(self, rows: slice) -> tuple[str, str, Sequence[tuple[_Cells[R], Sequence[str]]]]:
         """Return the HTML before some rows and after them, and the columns with their cells."""
         table, begin = self._table, rows.start or 0
         if table.nothing and not self._starts[rows]:
             return tag("p", plain(table.nothing), "empty"), "", ()
-        names, *further = self._not_empty(rows)
-        shared = [item for item in further if item.is_shared(rows)]
-        heads = [names.head]
-        columns: list[tuple[_Cells[R], Sequence[str]]] = [(names, self._names(names, rows))]
-        for item in further:
-            is_hidden, cells = item in shared, item.html[rows]
-            heads.append(f"<th hidden{item.head[3:]}" if is_hidden else item.head)
-            columns.append(
-                (item, [f"<td hidden{cell[3:]}" for cell in cells] if is_hidden else cells)
-            )
-        caption = plain(table.caption)
-        shared_text = "; ".join(filter(None, (item.shared_text(begin) for item in shared)))
-        before = (
-            f'<div class="scroll" role="region" tabindex="0" aria-label="{caption}">'
-            f'<table class="{self._css_class}" data-table="{plain(table.name)}"'
-            f' data-order="{plain(table.order)}"><caption class="unseen">{caption}</caption>'
-            f"<thead><tr>{''.join(heads)}</tr></thead><tbody>"
-        )
+        columns: list[tuple[_Cells[R], Sequence[str]]] = []
+        heads, shared = [], []
+        for item in self._columns:
+            head, cells = item.head, item.html[rows]
+            if columns and item.is_empty(rows):
+                continue
+            if columns and item.is_shared(rows):
+                head, cells = f"<th hidden{head[3:]}", [f"<td hidden{cell[3:]}" for cell in cells]
+                shared.append(item.shared_text(begin))
+            heads.append(head)
+            columns.append((item, cells))
+        shared_text = "; ".join(filter(None, shared))
         legend = tag("p", plain(f"In all rows: {shared_text}."), "legend") if shared_text else ""
+        before = f"{self._before}{''.join(heads)}</tr></thead><tbody>"
         return before, f"</tbody></table></div>{legend}", columns
 
-    def _not_empty(self, rows: slice) -> list[_Cells[R]]:
-        return [item for item in self._columns if not item.is_empty(rows)] or self._columns[:1]
-
-    def _of_row(self, row: R) -> dict[str, str]:
-        """Return a row's attributes."""
+    def _start(self, row: R, is_virtual: bool) -> str:
+        """Return a row's start."""
         table, attributes = self._table, dict(self._table.attributes(row))
         is_clean = table.is_judged is None or table.is_judged(row)
-        marks = ("virtual-ground" * table.is_virtual(row), "unclean" * (not is_clean))
-        attributes["class"] = " ".join(filter(None, (attributes.get("class"), *marks)))
-        return attributes
+        marks = f"{'virtual-ground' * is_virtual} {'unclean' * (not is_clean)}"
+        css_class = _class(f"{attributes.pop('class', '')} {marks}")
+        return f"<tr{css_class}{_attributes(attributes)}>"
 
-    def _names(self, names: _Cells[R], rows: slice) -> list[str]:
-        """Return the heads of rows, each with a badge where it is virtual, and on a narrow window
-        with what tells it from others.
+    def _below_names(
+        self, columns: Sequence[_Cells[R]], is_virtual: Iterable[bool]
+    ) -> Iterable[str]:
+        """Yield what stands behind the names of rows: a badge where they are virtual, and on a
+        narrow window what tells them from others.
         """
-        below = self._below[rows]
-        return [
-            f'<th scope="row"{cell[3:-5]}{more}</th>'
-            for cell, more in zip(names.html[rows], below, strict=True)
-        ]
-
-    def _below_name(self, place: int) -> str:
-        table = self._table
-        virtual = f" {badge('virtual', 'virtual')}" if table.is_virtual(table.listed[place]) else ""
-        if not table.apart:
-            return virtual
-        texts = {item.column.name: item.texts[place] for item in self._columns}
-        words = ", ".join(texts[name] for name in table.apart)
-        return virtual + tag("small", plain(words), "apart narrow-only")
+        virtual = f" {badge('virtual', 'virtual')}"
+        badges = (virtual * is_marked for is_marked in is_virtual)
+        if not self._table.apart:
+            return badges
+        texts = {item.column.name: item.texts for item in columns}
+        words = zip(*(texts[name] for name in self._table.apart), strict=True)
+        smalls = (tag("small", plain(", ".join(of_row)), "apart narrow-only") for of_row in words)
+        return map(str.__add__, badges, smalls)
 
     def _cells(self, column: Column[R]) -> _Cells[R]:
         rows = self._table.listed
@@ -227,81 +224,115 @@ class TableHtml(Generic[R]):
             else column.cells(rows)
         )
         tones = [""] * len(rows) if column.tone is None else list(map(column.tone, rows))
-        # Of each cell its attributes and its content.
-        contents: Iterable[tuple[str, str]]
+        has_links = column.case is not None or column.opens
+        addresses = [self._address(column, row) for row in rows] if has_links else [""] * len(rows)
+        cells: Iterable[str]
         match column.kind:
             case Kind.PICTURE:
-                label = ' class="picture"'
-                contents = (("", f"<div>{drawing}</div>") for drawing in texts)
+                cells = (f'<td class="picture"><div>{drawing}</div></td>' for drawing in texts)
             case Kind.MARKUP:
-                contents = (("", markup) for markup in texts)
+                cells = (f"<td{label}>{markup}</td>" for markup in texts)
             case Kind.CASES:
-                contents = (("", _cases(links)) for links in texts)
+                cells = (f"<td{label}>{_cases(links)}</td>" for links in texts)
+            case Kind.NUMBER | Kind.COUNT if has_links or any(
+                (column.shown, column.tone, column.bar, column.is_signed)
+            ):
+                figure_cell = partial(_figure, column, label)
+                cells = map(figure_cell, rows, texts, tones, figures, addresses)
             case Kind.NUMBER | Kind.COUNT:
-                contents = self._figures(column, texts, tones, figures)
+                cells = (
+                    f'<td{label} class="n{" nothing" if text == NOTHING else ""}">{text}</td>'
+                    for text in texts
+                )
             case _:
-                contents = map(partial(_words, is_card=self._has_labels), texts, tones)
-        if column.case is not None or column.opens:
-            pairs = zip(contents, map(partial(self._address, column), rows), strict=True)
-            contents = ((words, _link(address, html)) for (words, html), address in pairs)
+                word_cell = partial(_words, label, is_card=self._has_labels)
+                cells = map(word_cell, texts, tones, addresses)
+        values: Sequence[str] = ()
         if self._is_grid and not is_html:
+            values = _values(column, texts, figures)
             is_merged = column.kind is not Kind.NUMBER and not column.opens
             column = replace(column, is_merged=is_merged or column.is_merged)
-        cells = [f"<td{label}{words}>{html}</td>" for words, html in contents]
-        return _Cells(column, texts, cells)
-
-    def _figures(
-        self,
-        column: Column[R],
-        texts: Sequence[str],
-        tones: Sequence[str],
-        figures: Sequence[float | None],
-    ) -> Iterator[tuple[str, str]]:
-        """Yield cells of figures; in a grid each has its value where the text isn't just that, with
-        two more digits where exports have more.
-        """
-        if not (self._is_grid or column.tone or column.is_signed or column.bar):
-            for text, figure in zip(texts, figures, strict=True):
-                css_class = "n nothing" if figure is None or text in NOTHINGS else "n"
-                yield _class(css_class), text if column.shown is None else plain(text)
-            return
-        shown_digits = column.decimals(figures)
-        digits = shown_digits + 2 if column.exact is not None else shown_digits or None
-        for row, text, tone, figure in zip(self._table.listed, texts, tones, figures, strict=True):
-            css_class, more = f"n {tone}", ""
-            if figure is None or text in NOTHINGS:
-                css_class += " nothing"
-            else:
-                if column.is_signed and abs(figure) >= _NOTABLE:
-                    css_class += " is-slower" if figure > 0 else " is-faster"
-                if self._is_grid:
-                    value = round(figure, digits)
-                    is_text = text == f"{figure:.{shown_digits}f}" and value == float(text)
-                    more = "" if is_text else f' data-value="{value}"'
-            if share := column.bar(row) if column.bar is not None else None:
-                css_class, more = f"{css_class} bar-cell", f'{more} style="--part:{share:.1%}"'
-            words = text if column.shown is None else plain(text)
-            yield f"{_class(css_class)}{more}", words
+        return _Cells(column, _head(column), texts, list(cells), values or [""] * len(rows))
 
     def _address(self, column: Column[R], row: R) -> str:
-        """Return the address that a cell leads to; empty for none."""
+        """Return the address that a cell leads to; empty for none. A packed table has those of its
+        rows apart, so that few cells differ.
+        """
         table = self._table
         if column.case is not None and (case := column.case(row)):
             return f"#c-{case}"
         key = table.key(row) if column.opens and table.key is not None else ""
-        return key and key.join(table.link)
+        return key and ("#" if self._is_grid else key.join(table.link))
+
+
+def _head(column: Column[Any]) -> str:
+    if column.kind is Kind.PICTURE:
+        return f'<th scope="col" class="picture">{column.box}</th>'
+    unit = f" <small>{plain(column.unit)}</small>" if column.unit else ""
+    attributes = {"scope": "col", "data-name": column.name, "class": "n" * column.is_figure}
+    return f"<th{_attributes(attributes)}>{plain(column.head)}{unit}</th>"
+
+
+def _figure(
+    column: Column[R],
+    label: str,
+    row: R,
+    text: str,
+    tone: str,
+    figure: float | None,
+    address: str,
+) -> str:
+    """Return a cell of a figure, or of words in place of one."""
+    css_class, more = f"n {tone}", ""
+    if figure is None or text in NOTHINGS:
+        css_class += " nothing"
+    elif column.is_signed and abs(figure) >= _NOTABLE:
+        css_class += " is-slower" if figure > 0 else " is-faster"
+    if share := column.bar(row) if column.bar is not None else None:
+        css_class, more = f"{css_class} bar-cell", f' style="--part:{share:.1%}"'
+    return f"<td{label}{_class(css_class)}{more}>{link(address, plain(text))}</td>"
+
+
+@lru_cache(maxsize=1 << 13)
+def _words(label: str, text: str, tone: str, address: str, *, is_card: bool) -> str:
+    """Return a cell of words."""
+    # Classes of badges have a dash.
+    if "-" in tone:
+        return f"<td{label}>{link(address, badge(text, tone)) if text else ''}</td>"
+    is_long = not is_card and len(text) > _LONG
+    # Letters of ASCII have one direction.
+    content = plain(text) if text.isascii() else tag("bdi", plain(text))
+    css_class = _class(f"{tone} words" if is_long else tone)
+    return f"<td{label}{css_class}>{link(address, content)}</td>"
 
 
 def _cases(links: Iterable[tuple[str, str]]) -> str:
     """Return links to cases as a list."""
-    items = (tag("li", _link(key and f"#c-{key}", plain(name))) for name, key in links)
+    items = (tag("li", link(key and f"#c-{key}", plain(name))) for name, key in links)
     return tag("ul", "".join(items), "plain")
 
 
-def _numbered(pieces: Sequence[str]) -> dict[str, Any]:
+def _values(
+    column: Column[Any], texts: Sequence[Any], figures: Sequence[float | None]
+) -> Sequence[str]:
+    """Return what cells are sorted, searched and saved by: words, and figures with two more digits
+    where exports have more; empty for words in place of a figure.
+    """
+    if not column.is_figure:
+        return list(map(visible, texts))
+    shown_digits = column.decimals(figures)
+    digits = shown_digits + 2 if column.exact is not None else shown_digits or None
+    return [
+        "" if figure is None or text in NOTHINGS else f"{round(figure, digits)}"
+        for text, figure in zip(texts, figures, strict=True)
+    ]
+
+
+def _numbered(pieces: Iterable[Any]) -> dict[str, Any]:
     """Return each different piece once, and its place for each of these."""
-    places = {piece: place for place, piece in enumerate(dict.fromkeys(pieces))}
-    return {"html": list(places), "places": [places[piece] for piece in pieces]}
+    numbers: dict[Any, int] = {}
+    places = [numbers.setdefault(piece, len(numbers)) for piece in pieces]
+    return {"pieces": list(numbers), "places": places}
 
 
 def table_html(table: Table[Any], css_class: str = "cards") -> Html:
@@ -312,22 +343,6 @@ def table_html(table: Table[Any], css_class: str = "cards") -> Html:
 def fold(table: Table[Any]) -> str:
     """Return a table packed, which the page's script unfolds when it is looked at."""
     return TableHtml(table, _GRID).packed()
-
-
-def _link(address: str, words: str) -> str:
-    return f'<a class="open" href="{plain(address)}">{words}</a>' if address and words else words
-
-
-@lru_cache(maxsize=1 << 13)
-def _words(text: str, tone: str, *, is_card: bool) -> tuple[str, str]:
-    """Return the attributes and the content of a cell of words."""
-    # Classes of badges have a dash.
-    if "-" in tone:
-        return "", badge(text, tone) if text else ""
-    is_long = not is_card and len(text) > _LONG
-    # Letters of ASCII have one direction.
-    content = plain(text) if text.isascii() else tag("bdi", plain(text))
-    return _class(f"{tone} words" if is_long else tone), content
 
 
 @lru_cache(maxsize=1 << 10)

@@ -1,7 +1,7 @@
 /* A case's evidence, drawn in a dialog from what report/evidence.py says of it: its tables are the page's HTML, all else is text. */
 (function () {
   var byId = report.byId, data = report.data, make = report.element;
-  var dialog = byId("dialog"), together = Number(dialog.dataset.together), order = null;
+  var dialog = byId("dialog"), together = Number(dialog.dataset.together);
 
   function drawing(name, attributes, inner) {
     var made = document.createElementNS("http://www.w3.org/2000/svg", name);
@@ -171,17 +171,10 @@
       return [make("p", "empty", "\"" + block[0] + "\" of this case can't be shown: " + error.message)];
     }
   }
-  function placeOf(key) {
-    if (!order) {
-      order = data("results").then(function (folded) {
-        return new Map(Array.from(folded.columns[0].html.join("").matchAll(/ href="#c-([^"]+)"/g), function (link, place) { return [link[1], place]; }));
-      });
-    }
-    return order.then(function (places) { return places.get(key); });
-  }
   function open(key) {
-    placeOf(key).then(function (place) {
-      if (place === undefined) { return; }
+    data("results").then(function (results) {
+      var place = results.links.indexOf("#c-" + key);
+      if (place < 0) { return; }
       data("evidence-" + Math.floor(place / together)).then(function (cases) {
         var item = cases[place % together], body = byId("dialog-body");
         byId("dialog-title").textContent = item[0];

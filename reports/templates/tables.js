@@ -1,5 +1,5 @@
 /* The page's tables, as tables/html.py wrote them: rows are sorted, searched, chosen, hidden, copied and saved.
-   Of a packed table, cells are made of their HTML once they are seen or asked for. */
+   Of a packed table, cells are made of their HTML once they are seen. */
 (function () {
   var make = report.element, collator = new Intl.Collator(undefined, { numeric: true });
   /* Of a packed table with more rows, only those in view are in the document, so that their number doesn't matter. */
@@ -18,33 +18,17 @@
   function isVirtual(row) { return row.frame.classList.contains("virtual-ground"); }
   function isUnclean(row) { return row.frame.classList.contains("unclean"); }
 
-  /* What a page holds packed of all rows: each different piece of HTML, and its place for each row. */
-  function unpacked(packed) {
-    var elements = null, texts = [];
-    function element(row) {
-      elements = elements || Array.from(report.fragment(packed.html.join("")).children);
-      return elements[packed.places[row]];
-    }
-    return {
-      width: packed.width, choices: packed.choices, element: element,
-      html: function (row) { return packed.html[packed.places[row]]; },
-      text: function (row) {
-        var place = packed.places[row];
-        if (texts[place] === undefined) { texts[place] = text(element(row)); }
-        return texts[place];
-      }
-    };
-  }
-
   function Table(element, packed) {
     var self = this;
     this.element = element;
     this.caption = element.caption.textContent;
     this.view = element.parentElement;
     this.body = element.tBodies[0];
-    var starts = packed && unpacked(packed.rows);
+    var starts = packed && Array.from(report.fragment(packed.rows.pieces.join("")).children);
     /* Of a row: the element with its attributes, and the one with its cells, too, once it is seen. */
-    this.rows = packed ? packed.rows.places.map(function (number, place) { return { place: place, frame: starts.element(place) }; }) :
+    this.rows = packed ? packed.rows.places.map(function (number, place) {
+      return { place: place, frame: starts[number], link: packed.links[place] };
+    }) :
       Array.from(this.body.rows, function (row) { return { frame: row, element: row }; });
     this.isLong = Boolean(packed) && this.rows.length > ALL_DRAWN;
     this.words = new Map();
@@ -56,7 +40,7 @@
       return {
         head: head, place: place, name: head.dataset.name, label: label, title: unit ? label + " (" + unit.textContent + ")" : label,
         isNumber: head.classList.contains("n"), isPicture: head.classList.contains("picture"),
-        packed: packed && unpacked(packed.columns[place])
+        packed: packed && packed.columns[place]
       };
     });
     this.columns.forEach(function (column) {
@@ -82,14 +66,15 @@
     if (packed || chosen.model || chosen.device) { this.refresh(); }
   }
 
-  /* A row's cell, also of a row that isn't seen. */
-  function cellOf(row, column) { return column.packed ? column.packed.element(row.place) : row.element.cells[column.place]; }
-  function textOf(row, column) { return column.packed ? column.packed.text(row.place) : text(cellOf(row, column)); }
+  /* Of a packed cell: its HTML, and its words or its value. */
+  function pieceOf(row, column) { return column.packed.pieces[column.packed.places[row.place]]; }
+  function valueOf(row, column) { return column.packed ? pieceOf(row, column)[1] : text(row.element.cells[column.place]); }
   /* The element of a row with its cells. */
   Table.prototype.whole = function (row) {
     if (!row.element) {
       row.element = row.frame.cloneNode();
-      row.element.append(report.fragment(this.columns.map(function (column) { return column.packed.html(row.place); }).join("")));
+      row.element.append(report.fragment(this.columns.map(function (column) { return pieceOf(row, column)[0]; }).join("")));
+      row.element.querySelectorAll("a[href='#']").forEach(function (opener) { opener.setAttribute("href", row.link); });
     }
     return row.element;
   };
@@ -210,7 +195,7 @@
   /* Figures go by their value, all else by its words; what is missing stays at the end. */
   function inOrder(rows, column, direction) {
     var items = rows.map(function (row, place) {
-      var cell = cellOf(row, column), word = textOf(row, column), value = parseFloat(cell.dataset.value || word);
+      var word = valueOf(row, column), value = parseFloat(word);
       return { row: row, place: place, word: word, value: value, isMissing: column.isNumber ? isNaN(value) : isNothing(word) };
     });
     items.sort(function (a, b) {
@@ -226,7 +211,7 @@
   Table.prototype.wordsOf = function (row) {
     if (!this.words.has(row)) {
       var columns = this.columns.filter(function (column) { return !column.isNumber && !column.isPicture; });
-      this.words.set(row, columns.map(function (column) { return textOf(row, column); }).join("\n").toLowerCase());
+      this.words.set(row, columns.map(function (column) { return valueOf(row, column); }).join("\n").toLowerCase());
     }
     return this.words.get(row);
   };
@@ -236,7 +221,7 @@
     return ["model", "device"].every(function (name) {
       var column = chosen[name] && columns.find(function (item) { return item.name === name; });
       if (!chosen[name] || !column && !row.frame.dataset[name]) { return true; }
-      var word = row.frame.dataset[name] || textOf(row, column);
+      var word = row.frame.dataset[name] || valueOf(row, column);
       return word === chosen[name] || word.indexOf(chosen[name] + " (") === 0;
     });
   };
@@ -245,7 +230,7 @@
     if (this.real && this.real.checked && isVirtual(row)) { return false; }
     if (this.judged && this.judged.value && isUnclean(row) !== (this.judged.value === "0")) { return false; }
     return this.isChosen(row) && (this.choices || []).every(function (item) {
-      return !item.select.value || textOf(row, item.column) === item.select.value;
+      return !item.select.value || valueOf(row, item.column) === item.select.value;
     }) && words.every(function (word) { return self.wordsOf(row).indexOf(word) !== -1; });
   };
   /* Which rows are shown, in which order. */
@@ -299,22 +284,20 @@
     var safe = function (word) { return field(/^[=+\-@\t\r]/.test(word) ? "'" + word : word); };
     var lines = [columns.map(function (column) { return safe(column.title); }).concat("is virtual", "case")];
     this.shown.forEach(function (row) {
-      var link = cellOf(row, columns[0]).querySelector("a.open");
       lines.push(columns.map(function (column) {
-        var cell = cellOf(row, column), word = textOf(row, column);
-        if (!column.isNumber) { return safe(word); }
-        return cell.dataset.value || (cell.classList.contains("nothing") ? "" : field(word.replace(/^\+/, "")));
-      }).concat(String(isVirtual(row)), link ? field(link.getAttribute("href").replace(/^#c-|^.*\/|\.html$/g, "")) : ""));
+        return column.isNumber ? valueOf(row, column) : safe(valueOf(row, column));
+      }).concat(String(isVirtual(row)), field((row.link || "").replace(/^#c-|^.*\/|\.html$/g, ""))));
     });
     report.save("benchfarm-" + this.element.dataset.table + ".csv", "text/csv", lines.map(function (line) { return line.join(","); }).join("\n") + "\n");
   };
   Table.prototype.markdown = function () {
-    var columns = this.columns.filter(function (column) { return !column.isPicture && !column.head.hidden; });
+    var self = this, columns = this.columns.filter(function (column) { return !column.isPicture && !column.head.hidden; });
     return report.markdown(
       columns.map(function (column) { return column.title; }),
       columns.map(function (column) { return column.isNumber; }),
       this.shown.map(function (row) {
-        return columns.map(function (column, place) { return textOf(row, column) + (!place && isVirtual(row) ? " (virtual)" : ""); });
+        var cells = self.whole(row).cells;
+        return columns.map(function (column, place) { return text(cells[column.place]) + (!place && isVirtual(row) ? " (virtual)" : ""); });
       })
     );
   };

@@ -420,7 +420,7 @@ def test_a_figure_in_the_table_of_all_configurations_opens_its_case_and_the_addr
     assert page.evaluate("location.hash") == href
     page.keyboard.press("Escape")
     expect(page.get_by_role("dialog")).not_to_be_visible()
-    page.wait_for_function("location.hash === ''")  # a dialog's close is told after it is closed
+    page.wait_for_url(re.compile("^[^#]*$"))  # a dialog's close is told after it is closed
 
 
 def test_chips_choose_rows_of_pictures_and_of_tables(open_report):
