@@ -111,7 +111,7 @@ if TYPE_CHECKING:
         PassSpec,
     )
     from orchestrator.planning.expansion import HostFiles
-    from orchestrator.planning.selection import choose, tools_for
+    from orchestrator.planning.selection import choose, mismatch_reason, tools_for
     from orchestrator.plugin_kinds import (
         DeviceSource,
         Exporter,
