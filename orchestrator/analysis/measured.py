@@ -161,7 +161,11 @@ class Measured:
         """The state of the outputs of its figure; None where no run completed."""
         if not _has_completed(self.runs):
             return None
-        is_builtin = DELEGATES[self.case.delegate].is_builtin
+        reports = [run.report for run in self.runs if run.report is not None]
+        # A text of another lab may say that its CPU ran XNNPACK's kernels.
+        is_builtin = DELEGATES[self.case.delegate].is_builtin and all(
+            report.delegate.actual in ("", self.case.delegate.value) for report in reports
+        )
         return outputs_of(self.result.parity, is_builtin=is_builtin)
 
     @cached_property

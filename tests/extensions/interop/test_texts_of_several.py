@@ -360,3 +360,21 @@ def test_a_bundle_is_imported_without_options_that_it_answers_itself(
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("manifest.json", "{}")
     assert option in cli("import", path, option, "pixel-8").ended_with(2).said
+
+
+@pytest.mark.parametrize(
+    ("line", "outputs"),
+    [
+        ("Use xnnpack: [0]", "reference"),
+        ("INFO: Created TensorFlow Lite XNNPACK delegate for CPU.", "not checked"),
+    ],
+)
+def test_xnnpacks_kernels_are_no_reference(
+    cli: Cli, tmp_path: Path, line: str, outputs: str
+) -> None:
+    path = tmp_path / "log.txt"
+    path.write_text(f"STARTING!\nGraph: [m.tflite]\nNum threads: [1]\n{line}\n{RESULT.format(2)}")
+    assert len(cli.json("import", path, "-s", "A Phone")["runs"]) == 1
+    cli("export", "--out", tmp_path / "runs.json").ok()
+    (result,) = json.loads((tmp_path / "runs.json").read_text())["results"]
+    assert (result["delegate"], result["outputs"]) == ("cpu", outputs)
