@@ -187,9 +187,11 @@ class _Stream:
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
-        """Write several pieces of text."""
+        """Write several pieces of text; a sign that the locale lacks becomes a question mark."""
+        encoding = self._stream.encoding
+        writable = (line.encode(encoding, "replace").decode(encoding) for line in lines)
         try:
-            self._stream.writelines(lines)
+            self._stream.writelines(writable)
         except OSError as error:
             self._on_error(self._stream, error)
 

@@ -156,6 +156,10 @@ def test_losing_the_progress_stream_stops_no_campaign(
     assert (campaign["status"], campaign["stored"]) == ("finished", 2)
 
 
+def test_a_locale_without_a_sign_shows_the_figures(cli: Cli) -> None:
+    assert "Written ?x %." in cli("explain interval", PYTHONIOENCODING="ascii").ok().stdout
+
+
 def test_an_answer_that_nobody_reads_is_no_answer(cli: Cli) -> None:
     read, write = os.pipe()
     os.close(read)
