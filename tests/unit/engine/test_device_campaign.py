@@ -233,5 +233,6 @@ def test_a_phone_that_somebody_uses_is_told_with_what_is_left_of_it(
     )
     rig.measure()
     with rig.lease.acquire(SERIAL):
-        assert "in use" in rig.measure().reason
+        ended = rig.measure_all(SERIAL)
+    assert ("in use" in ended.lost[SERIAL], ended.busy) == (True, [SERIAL])
     assert [event.left for event in rig.told if isinstance(event, DeviceFinished)] == [2, 2]
