@@ -242,8 +242,8 @@ def _campaigns(workspace: Workspace) -> list[HostCheck]:
         name = campaign.campaign_id
         if name in runners or workspace.campaigns.live_holder(name):
             continue
-        stored, planned, _ = progress.get(name, CampaignProgress())
-        text = f"{name} ({campaign.name}) is open: {stored} of {planned} planned invocations stored"
+        runs = progress.get(name, CampaignProgress()).text(is_over=False)
+        text = f"{name} ({campaign.name}) is open: {runs} runs stored"
         step = f"'benchfarm run --resume {name}' resumes it, 'benchfarm results close {name}' abandons the rest"
         warnings.append(warning("campaigns", text, step))
     return warnings or [ok("campaigns", "no open campaign is without a process")]

@@ -103,10 +103,9 @@ def _chosen(workspace: Workspace, listed: Sequence[Campaign]) -> tuple[Campaign,
         )
     progress = workspace.store.progress(only_open=True)
     titles = {
-        item.campaign_id: f"{item.campaign_id} ({item.name}, {stored}"
-        f"{f' of {planned}' if stored < planned else ''} runs stored)"
+        item.campaign_id: f"{item.campaign_id} ({item.name}, {runs} runs stored)"
         for item in free
-        for stored, planned, _ in [progress.get(item.campaign_id, CampaignProgress())]
+        for runs in [progress.get(item.campaign_id, CampaignProgress()).text(is_over=False)]
     }
     # The store lists the newest first.
     chosen = next(

@@ -98,7 +98,7 @@ def test_a_resume_that_names_none_prefers_what_has_runs_and_tells_of_the_others(
     done = lab.cli("run --resume").ok()
     assert f"resumes campaign {older} ({model.stem}, " in done.stderr
     others = done.stderr.partition("'benchfarm run --resume ID' resumes another one: ")[2]
-    assert re.match(rf"{newest} \(.*, 0 of 3 runs stored\)", others)
+    assert re.match(rf"{newest} \(.*, 0/3 runs stored\)", others)
     assert (
         json.loads(lab.cli("run --resume --json", newest[:-1]).ok().stdout)["campaign_id"] == newest
     )

@@ -471,7 +471,7 @@ def test_what_dead_processes_left_on_a_host_is_told_with_a_next_step(
     assert "KEPT-OUT: battery swollen" in problems["quarantine"][0]
     assert problems["journals"] == ["CHANGED was left changed by a process that ended"]
     assert "future began" in problems["clock"][0]
-    assert "open (nightly) is open: 0 of 8 planned" in warnings["campaigns"][0]
+    assert "open (nightly) is open: 0/8 runs stored" in warnings["campaigns"][0]
     steps = {item["check"]: item["next_step"] for item in result.data["findings"]}  # type: ignore[index]
     assert steps["journals"] == "benchfarm device restore CHANGED"
     assert "benchfarm device release KEPT-OUT" in steps["quarantine"]
