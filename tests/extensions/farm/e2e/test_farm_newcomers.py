@@ -227,8 +227,3 @@ def test_names_that_mean_a_file_or_a_host_are_refused(
     with pytest.raises(UsageError, match=reason):
         queue.submit(submission(name), {serial: "{}"})
     assert queue.jobs() == []
-
-
-def test_a_store_that_is_not_on_postgresql_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="needs a store on PostgreSQL"):
-        FarmQueue(str(tmp_path / "runs.sqlite"))
