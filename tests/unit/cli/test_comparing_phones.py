@@ -56,6 +56,13 @@ OTHER = replace(BUILDS[ToolName.NATIVE], sha256=BuildSha(content_key("other")))
 ANDROID, IMPORTED = CampaignId("20260314-220500-nightly"), CampaignId("20260315-120000-iphone")
 
 
+CPU, GPU, NPU = (
+    case(REAL_PIXEL, MOBILENET, delegate, 1)
+    for delegate in (DelegateName.CPU, DelegateName.GPU, DelegateName.NPU)
+)
+NEW = replace(GPU, build_sha256=OTHER.sha256)
+
+
 def graded(runs: list[RunRecord], grade: Grade) -> list[RunRecord]:
     return [
         replace(run, verdict=QualityVerdict(quality=Quality.TRUSTED, grade=grade)) for run in runs
@@ -64,16 +71,15 @@ def graded(runs: list[RunRecord], grade: Grade) -> list[RunRecord]:
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    gpu = case(REAL_PIXEL, MOBILENET, DelegateName.GPU, 1)
     on_iphone = replace(
-        gpu,
+        GPU,
         serial=IPHONE.serial,
         tool=ToolName.TEXT,
         build_sha256=APP.sha256,
         num_runs=1,
         min_secs=2.0,
     )
-    android = graded(series(gpu, 6_450, 8), Grade.C) + series(
+    android = graded(series(GPU, 6_450, 8), Grade.C) + series(
         case(PIXEL_3, MOBILENET, DelegateName.GPU, 1), 7_000, 8
     )
     imported = graded(series(on_iphone, 3_200, 8, campaign_id=IMPORTED), Grade.E)
@@ -109,6 +115,11 @@ def cases_of(result: CommandResult) -> list[dict[str, Any]]:
     assert isinstance(result.data, dict)
     cases: list[dict[str, Any]] = result.data["cases"]
     return cases
+
+
+def compared_campaigns(settings: Settings) -> set[str]:
+    (row,) = cases_of(compare(settings, ["cpu", "gpu"], by="delegate"))
+    return {row[side]["campaign_id"] for side in ("baseline", "candidate")}
 
 
 def test_an_iphone_and_an_android_phone_are_compared_when_that_is_let_pass(
@@ -174,30 +185,21 @@ def test_a_name_of_several_phones_is_refused_with_their_serial_numbers(settings:
 
 
 def test_sides_are_looked_for_where_they_were_measured_not_only_planned(tmp_path: Path) -> None:
-    cpu, gpu = (
-        case(REAL_PIXEL, MOBILENET, delegate, 1)
-        for delegate in (DelegateName.CPU, DelegateName.GPU)
-    )
-    whole = [*series(cpu, 9_000, 8), *series(gpu, 6_450, 8)]
+    whole = [*series(CPU, 9_000, 8), *series(GPU, 6_450, 8)]
     cut = CampaignId("20260315-120000-cut")
-    planned = [run for item in (cpu, gpu) for run in series(item, 9_000, 8, campaign_id=cut)]
+    planned = [run for item in (CPU, GPU) for run in series(item, 9_000, 8, campaign_id=cut)]
     settings = settings_of(
         tmp_path,
-        [*whole, *(run for run in planned if run.case == cpu)],
+        [*whole, *(run for run in planned if run.case == CPU)],
         campaign_of(whole),
         campaign_of(planned, campaign_id=cut, created_at=START + timedelta(hours=14)),
     )
-    (row,) = cases_of(compare(settings, ["cpu", "gpu"], by="delegate"))
-    assert {row[side]["campaign_id"] for side in ("baseline", "candidate")} == {str(ANDROID)}
+    assert compared_campaigns(settings) == {ANDROID}
 
 
 def test_a_side_that_was_only_skipped_has_no_grade_of_control(tmp_path: Path) -> None:
-    gpu, npu = (
-        case(REAL_PIXEL, MOBILENET, delegate, 1)
-        for delegate in (DelegateName.GPU, DelegateName.NPU)
-    )
-    skipped = run(npu, 0, None, outcome=Outcome.SKIPPED, reason_code="no-npu", reason="no NPU here")
-    runs = [*graded(series(gpu, 6_450, 8), Grade.C), skipped]
+    skipped = run(NPU, 0, None, outcome=Outcome.SKIPPED, reason_code="no-npu", reason="no NPU here")
+    runs = [*graded(series(GPU, 6_450, 8), Grade.C), skipped]
     settings = settings_of(tmp_path, runs, campaign_of(runs))
     said = compare(settings, ["gpu", "npu"], by="delegate").text
     assert "no-npu: no NPU here" in " ".join(said.split())
@@ -208,19 +210,15 @@ def test_a_side_that_was_only_skipped_has_no_grade_of_control(tmp_path: Path) ->
 
 
 def test_pairs_of_an_a_b_comparison_have_one_verdict_by_whatever_words(tmp_path: Path) -> None:
-    old, new = (
-        case(REAL_PIXEL, MOBILENET, DelegateName.GPU, 1, build_sha256=build.sha256)
-        for build in (BUILDS[ToolName.NATIVE], OTHER)
-    )
     # Enough for a change had 12 pairs been decided on before, not where there was a look after 8.
     shifts = (0.0, 0.05, 0.1, 0.02, 0.09, 0.01, 0.08, 0.03, 0.06, 0.04, 0.07, 0.05, 0.02)
     runs = [
         made
         for number, shift in enumerate(shifts)
-        for made in (run(old, number, 20_000), run(new, number, 20_000 * (1.01 + shift)))
+        for made in (run(GPU, number, 20_000), run(NEW, number, 20_000 * (1.01 + shift)))
     ]
     pairing = Pairing(
-        sides=((old.case_key, new.case_key),),
+        sides=((GPU.case_key, NEW.case_key),),
         baseline="build old",
         candidate="build new",
         kind="build",
@@ -230,7 +228,7 @@ def test_pairs_of_an_a_b_comparison_have_one_verdict_by_whatever_words(tmp_path:
         most=12,
     )
     settings = settings_of(tmp_path, runs, campaign_of(runs, terms=Terms(pairing=pairing)))
-    sides = (old.build_sha256[:12], new.build_sha256[:12])
+    sides = (GPU.build_sha256[:12], NEW.build_sha256[:12])
     (stored_row,) = cases_of(compare(settings, [CAMPAIGN]))
     assert stored_row["verdict"]["outcome"] == "inconclusive"
     for named in ((), (CAMPAIGN,)):
@@ -262,13 +260,9 @@ def test_pairs_of_an_a_b_comparison_have_one_verdict_by_whatever_words(tmp_path:
 
 
 def test_an_a_b_comparison_with_runs_left_fails_whoever_shows_it(tmp_path: Path) -> None:
-    old, new = (
-        case(REAL_PIXEL, MOBILENET, DelegateName.GPU, 1, build_sha256=build.sha256)
-        for build in (BUILDS[ToolName.NATIVE], OTHER)
-    )
-    runs = [run(side, number, 20_000) for number in range(5) for side in (old, new)]
+    runs = [run(side, number, 20_000) for number in range(5) for side in (GPU, NEW)]
     pairing = Pairing(
-        sides=((old.case_key, new.case_key),), baseline="old", candidate="new", kind="build",
+        sides=((GPU.case_key, NEW.case_key),), baseline="old", candidate="new", kind="build",
         detect=0.02, level=0.99, threshold=0.02,
     )  # fmt: skip
     cut = campaign_of(runs, terms=Terms(pairing=pairing), status=CampaignStatus.INTERRUPTED)
@@ -283,8 +277,7 @@ def test_an_a_b_comparison_with_runs_left_fails_whoever_shows_it(tmp_path: Path)
 def test_builds_of_two_nights_are_compared_as_their_campaigns_are(tmp_path: Path) -> None:
     runs, campaigns = [], []
     for night, off in enumerate((0, 6, 1, 7, 2, 6, 0, 5, 1, 7, 0, 6, 10)):
-        build = OTHER if night == 12 else BUILDS[ToolName.NATIVE]
-        gpu = case(REAL_PIXEL, MOBILENET, DelegateName.GPU, 1, build_sha256=build.sha256)
+        gpu = NEW if night == 12 else GPU
         name = CampaignId(f"202603{night + 10}-220000-night")
         own = series(gpu, 20_000 * (1 + off / 100), 10, campaign_id=name)
         at = START + timedelta(days=night)
@@ -372,16 +365,12 @@ def test_an_iphone_and_an_android_phone_are_matched_and_told_what_compares_them(
 
 
 def test_a_campaign_with_both_sides_comes_before_newer_ones_with_one_each(tmp_path: Path) -> None:
-    cpu, gpu = (
-        case(REAL_PIXEL, MOBILENET, delegate, 1)
-        for delegate in (DelegateName.CPU, DelegateName.GPU)
-    )
-    both = [*series(cpu, 9_000, 8), *series(gpu, 6_450, 8)]
+    both = [*series(CPU, 9_000, 8), *series(GPU, 6_450, 8)]
     later = {
         CampaignId(f"2026031{day}-120000-later"): series(
             side, 9_000, 8, campaign_id=CampaignId(f"2026031{day}-120000-later")
         )
-        for day, side in ((5, cpu), (6, gpu))
+        for day, side in ((5, CPU), (6, GPU))
     }
     settings = settings_of(
         tmp_path,
@@ -389,5 +378,4 @@ def test_a_campaign_with_both_sides_comes_before_newer_ones_with_one_each(tmp_pa
         campaign_of(both),
         *(campaign_of(runs, campaign_id=name, name=name) for name, runs in later.items()),
     )
-    (row,) = cases_of(compare(settings, ["cpu", "gpu"], by="delegate"))
-    assert {row[side]["campaign_id"] for side in ("baseline", "candidate")} == {str(ANDROID)}
+    assert compared_campaigns(settings) == {ANDROID}

@@ -89,29 +89,18 @@ def test_rebuilt_library_has_a_column_of_its_own_in_the_matrix():
     assert sorted(shown) == pytest.approx([7_000, 9_000], rel=0.05)
 
 
-def test_a_pass_that_a_case_lacks_takes_the_place_of_no_figure_in_the_matrix():
+@pytest.mark.parametrize("threads", [4, 1])
+def test_a_pass_that_a_case_lacks_takes_the_place_of_no_figure_in_the_matrix(threads):
     own = case()
     without = SkippedCase.of(own, "pass-not-in-tool", "pass memory: 'litert' has no flags for it")
     elsewhere = case(PIXEL_4, flags=(("a", "1"),))
-    runs = [*series(own, 9_000), *series(elsewhere, 7_000)]
+    runs = [*series(case(threads=threads), 9_000), *series(elsewhere, 7_000)]
     data = build_report_data(lab_of(runs, skipped=(without,)).inputs())
     (table,) = matrix_tables(data)
     (line,) = (line for line in table.listed if line.device.serial == own.serial)
     _, figure, other = table.of(Form.HTML)
     assert figure.figures([line]) == [pytest.approx(9, rel=0.05)]
     # Nor does it where another phone has other flags.
-    assert other.cells([line]) == [NOTHING]
-
-
-def test_a_pass_that_a_case_lacks_is_not_told_of_another_flag_set_in_the_matrix():
-    own = case()
-    without = SkippedCase.of(own, "pass-not-in-tool", "pass memory: 'litert' has no flags for it")
-    elsewhere = case(PIXEL_4, flags=(("a", "1"),))
-    runs = [*series(case(threads=1), 9_000), *series(elsewhere, 7_000)]
-    data = build_report_data(lab_of(runs, skipped=(without,)).inputs())
-    (table,) = matrix_tables(data)
-    (line,) = (line for line in table.listed if line.device.serial == own.serial)
-    (other,) = (column for column in table.of(Form.HTML) if "a=1" in column.name)
     assert other.cells([line]) == [NOTHING]
 
 

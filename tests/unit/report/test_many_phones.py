@@ -16,6 +16,7 @@ from orchestrator.report.assembly import build_report_data
 from orchestrator.report.data import ReportData
 from orchestrator.report.tables import render_text_table
 from orchestrator.report.winners import (
+    Contest,
     answer_text,
     fastest_table,
     next_step,
@@ -121,6 +122,16 @@ def test_outputs_that_were_compared_are_said_to_be_and_are_not_to_be_checked_aga
     assert "parity" not in next_step(winner, "m.tflite", {})
 
 
+def tied_winner(one: Case, other: Case, truth: DelegateTruth = DelegateTruth.FULL) -> Contest:
+    (winner,) = winners(
+        data_of(
+            *series(one, 10_000, truth=truth), *series(other, 10_010, is_reversed=True)
+        ).contests
+    )
+    assert winner.tied
+    return winner
+
+
 @pytest.mark.parametrize(
     ("changes", "sides"),
     [
@@ -132,11 +143,7 @@ def test_outputs_that_were_compared_are_said_to_be_and_are_not_to_be_checked_aga
 def test_the_next_step_names_what_tied_cases_differ_in_or_nothing(changes, sides) -> None:
     one = configuration(0, "xnnpack", 2)
     other = replace(one, **changes)
-    (winner,) = winners(
-        data_of(*series(one, 10_000), *series(other, 10_010, is_reversed=True)).contests
-    )
-    assert winner.tied
-    step = next_step(winner, "m.tflite", {})
+    step = next_step(tied_winner(one, other), "m.tflite", {})
     assert f"benchfarm ab {sides}" in step if sides else "benchfarm ab" not in step
 
 
@@ -152,11 +159,7 @@ def test_tied_delegates_are_compared_with_threads_that_they_were_measured_with_o
     truth: DelegateTruth, threads: tuple[int, int], sides: str
 ) -> None:
     gpu, cpu = (configuration(0, *side) for side in zip(("gpu", "xnnpack"), threads, strict=True))
-    (winner,) = winners(
-        data_of(*series(gpu, 10_000, truth=truth), *series(cpu, 10_010, is_reversed=True)).contests
-    )
-    assert winner.tied
-    step = next_step(winner, "m.tflite", {})
+    step = next_step(tied_winner(gpu, cpu, truth), "m.tflite", {})
     assert f"benchfarm ab {sides}" in step if sides else "benchfarm ab" not in step
 
 
@@ -171,11 +174,7 @@ def test_tied_delegates_are_compared_with_threads_that_they_were_measured_with_o
 def test_no_comparison_is_named_that_would_be_another_one(shared) -> None:
     one = replace(configuration(0, "xnnpack", 2), **shared)
     other = replace(one, threads=1)
-    (winner,) = winners(
-        data_of(*series(one, 10_000), *series(other, 10_010, is_reversed=True)).contests
-    )
-    assert winner.tied
-    assert "benchfarm ab" not in next_step(winner, "m.tflite", {})
+    assert "benchfarm ab" not in next_step(tied_winner(one, other), "m.tflite", {})
 
 
 @pytest.mark.parametrize(
