@@ -17,6 +17,7 @@ from orchestrator.records.campaign import Origin, Pairing, Terms
 from orchestrator.records.case import CampaignId, DelegateName, ModelSha, Pass, RunId
 from tests.samples.command import Cli
 from tests.samples.sample_lab import (
+    CAMPAIGN,
     MOBILENET,
     PIXEL_3,
     REAL_PIXEL,
@@ -30,7 +31,16 @@ from tests.samples.sample_lab import (
 )
 
 GPU = case(REAL_PIXEL, MOBILENET, DelegateName.GPU, 1)
+OTHER = replace(REAL_PIXEL, serial="OTHER1")
 FIGURE = "gpu, median_us"
+
+
+def home_of(folder, *nights, planned=()):
+    """Return a home with a campaign of each night's runs and of these planned ones, the newest
+    last."""
+    campaigns = [campaign_of([*runs, *planned], campaign_id=runs[0].campaign_id) for runs in nights]
+    lab = lab_of([run for runs in nights for run in runs], REAL_PIXEL, OTHER)
+    return stored(folder / "home", replace(lab, campaigns=campaigns))
 
 
 def table(home, *options):
@@ -124,12 +134,11 @@ def test_own_figures_of_a_real_phone_stand_beside_published_ones_not_virtual_or_
     tmp_path,
 ):
     words = ("--source", "store,published", "--serial", "pixel-3", "--json")
-    other = replace(REAL_PIXEL, serial="OTHER1")
     own = series(case(PIXEL_3, MOBILENET, DelegateName.GPU, 1), 5_000) + series(GPU, 7_000)
-    theirs = series(replace(GPU, serial=other.serial), 6_000, campaign_id="theirs")
+    theirs = series(replace(GPU, serial=OTHER.serial), 6_000, campaign_id="theirs")
     origin = Origin(file="theirs.zip", sha256="a" * 64)
     imported = campaign_of(theirs, campaign_id="theirs", terms=Terms(origin=origin))
-    lab = lab_of(own + theirs, PIXEL_3, REAL_PIXEL, other)
+    lab = lab_of(own + theirs, PIXEL_3, REAL_PIXEL, OTHER)
     home = stored(tmp_path / "home", replace(lab, campaigns=[campaign_of(own), imported]))
     (row,) = json.loads(table(home, *words))["beside"]
     assert (row["mine_us"], row["is_virtual"]) == (pytest.approx(7_000, 0.01), False)
@@ -144,24 +153,20 @@ def test_own_figures_of_a_real_phone_stand_beside_published_ones_not_virtual_or_
 
 
 def test_the_newest_campaign_wins_and_a_title_that_two_phones_share_gets_their_serials(tmp_path):
-    other = replace(REAL_PIXEL, serial="OTHER1")
     old = series(GPU, 9_000)
     new = series(GPU, 7_000, campaign_id="newer")
-    new += series(replace(GPU, serial=other.serial), 7_500, campaign_id="newer")
-    first = campaign_of(old)
-    second = campaign_of(new, campaign_id="newer", created_at=first.created_at.replace(year=2027))
-    lab = replace(lab_of(old + new, REAL_PIXEL, other), campaigns=[first, second])
-    home = stored(tmp_path / "home", lab)
+    new += series(replace(GPU, serial=OTHER.serial), 7_500, campaign_id="newer")
+    home = home_of(tmp_path, old, new)
     assert [(row["device"], row[FIGURE]) for row in rows_of(home)] == [
         ("Google Pixel 3 (89AX0KQ3H)", pytest.approx(7_000, 0.01)),
         ("Google Pixel 3 (OTHER1)", pytest.approx(7_500, 0.01)),
     ]
-    (row,) = rows_of(home, "--campaign", first.campaign_id)
+    (row,) = rows_of(home, "--campaign", CAMPAIGN)
     assert row[FIGURE] == pytest.approx(9_000, 0.01)
     told = "Only the newest campaign of each model and phone is shown"
     assert told in table(home)
     assert told in table(home, "--all")
-    assert told not in table(home, "--campaign", first.campaign_id)
+    assert told not in table(home, "--campaign", CAMPAIGN)
 
 
 def test_of_a_campaign_that_one_model_is_taken_from_the_others_older_figures_stay_out(tmp_path):
@@ -170,18 +175,11 @@ def test_of_a_campaign_that_one_model_is_taken_from_the_others_older_figures_sta
     other = case(REAL_PIXEL, small, DelegateName.GPU, 1)
     old = series(slow, 5_000) + series(other, 3_000)
     new = series(GPU, 7_000, campaign_id="newer")
-    first = campaign_of(old)
-    second = campaign_of(new, campaign_id="newer", created_at=first.created_at.replace(year=2027))
     # The newest one was cut off before it measured anything.
-    third = campaign_of(
-        new + old, campaign_id="third", created_at=first.created_at.replace(year=2028)
-    )
-    lab = replace(
-        lab_of(old + new, REAL_PIXEL),
-        campaigns=[first, second, third],
-        models={item.sha256: item for item in (MOBILENET, small)},
-    )
-    home = stored(tmp_path / "home", lab)
+    cut = campaign_of(new + old, campaign_id="cut")
+    campaigns = [campaign_of(old), campaign_of(new, campaign_id="newer"), cut]
+    lab = lab_of(old + new, REAL_PIXEL, models=(MOBILENET, small))
+    home = stored(tmp_path / "home", replace(lab, campaigns=campaigns))
     fastest = json.loads(table(home, "--json"))
     assert [(row["model"], row["median_us"]) for row in fastest] == [
         ("mobilenet_v1_1.0_224", pytest.approx(7_000, 0.01)),
@@ -196,27 +194,15 @@ def test_of_a_campaign_that_one_model_is_taken_from_the_others_older_figures_sta
 def test_a_newer_campaign_without_a_latency_hides_no_figure(tmp_path):
     timed = series(GPU, 9_000)
     profiled = [run(GPU, run_pass=Pass.PROFILE, campaign_id="profile")]
-    first = campaign_of(timed)
-    second = campaign_of(
-        profiled, campaign_id="profile", created_at=first.created_at.replace(year=2027)
-    )
-    lab = replace(lab_of(timed + profiled, REAL_PIXEL), campaigns=[first, second])
-    home = stored(tmp_path / "home", lab)
+    home = home_of(tmp_path, timed, profiled)
     (row,) = rows_of(home)
     assert row[FIGURE] == pytest.approx(9_000, 0.01)
     assert "gpu" in table(home)
 
 
 def test_a_planned_phone_without_a_run_makes_no_older_runs_be_read(tmp_path):
-    other = replace(REAL_PIXEL, serial="OTHER1")
-    never = series(replace(GPU, serial=other.serial), 1)
-    nights = {f"night-{number}": 9_000 - 10 * number for number in range(51)}
-    measured = {name: series(GPU, us, campaign_id=name) for name, us in nights.items()}
-    lab = replace(
-        lab_of([run for runs in measured.values() for run in runs], REAL_PIXEL, other),
-        campaigns=[campaign_of(runs + never, campaign_id=name) for name, runs in measured.items()],
-    )
-    home = stored(tmp_path / "home", lab)
+    nights = [series(GPU, 9_000 - 10 * n, campaign_id=f"night-{n}") for n in range(51)]
+    home = home_of(tmp_path, *nights, planned=[run(replace(GPU, serial=OTHER.serial))])
     with closing(sqlite3.connect(home / "store.sqlite")) as rows, rows:
         rows.execute("UPDATE runs SET document = x'00' WHERE run_id NOT LIKE 'night-50-%'")
     said = table(home)
@@ -303,14 +289,12 @@ def test_what_a_comparison_replayed_is_in_the_table_only_when_it_is_asked_for(tm
 def test_a_gain_over_another_campaigns_cpu_says_that_it_is_between_sessions(tmp_path):
     cpu = series(replace(GPU, delegate=DelegateName.XNNPACK), 20_000)
     gpu = series(GPU, 7_000, campaign_id="newer")
-    first, second = campaign_of(cpu), campaign_of(gpu, campaign_id="newer")
-    lab = replace(lab_of(cpu + gpu, REAL_PIXEL), campaigns=[first, second])
-    home = stored(tmp_path / "home", lab)
-    both = ("--campaign", first.campaign_id, "--campaign", second.campaign_id)
+    home = home_of(tmp_path, cpu, gpu)
+    both = ("--campaign", CAMPAIGN, "--campaign", "newer")
     assert "vs CPU is between sessions: " in " ".join(table(home, *both).split())
     (row,) = json.loads(table(home, *both, "--json"))
     assert row["lead_is_between_sessions"] is True
-    assert "between sessions" not in table(home, "--campaign", first.campaign_id)
+    assert "between sessions" not in table(home, "--campaign", CAMPAIGN)
 
 
 def test_the_table_for_a_pull_request_has_the_fastest_of_each_model_and_phone(tmp_path):
@@ -336,10 +320,8 @@ def test_the_table_for_a_pull_request_has_the_fastest_of_each_model_and_phone(tm
 
 @pytest.mark.parametrize("name", ["old", "new.tflite", "n*"])
 def test_a_model_is_found_by_each_name_that_it_was_measured_by(tmp_path, name):
-    other = replace(REAL_PIXEL, serial="OTHER1")
-    runs = series(replace(GPU, model_name="old.tflite", serial=other.serial), 9_000)
-    runs += series(replace(GPU, model_name="new.tflite"), 7_000)
-    home = stored(tmp_path / "home", lab_of(runs, REAL_PIXEL, other))
+    runs = series(replace(GPU, model_name="old.tflite", serial=OTHER.serial), 9_000)
+    home = home_of(tmp_path, [*runs, *series(replace(GPU, model_name="new.tflite"), 7_000)])
     every = json.loads(table(home, "--json"))
     assert [row["model"] for row in every] == ["new", "new"]
     assert json.loads(table(home, "-m", name, "--json")) == every
