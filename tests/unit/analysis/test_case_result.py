@@ -145,9 +145,14 @@ def at_clocks(clocks, latencies_us):
     ]
 
 
-def test_an_invocation_that_was_slower_at_lower_clocks_is_left_out_and_told():
+def one_low(latency_us):
+    """Six invocations, of which the fourth ran at lower clocks."""
     clocks = [2_800_000] * 3 + [2_000_000] + [2_800_000] * 2
-    result = judge_latency(at_clocks(clocks, [5000.0, 5010.0, 4990.0, 7000.0, 5005.0, 4995.0]))
+    return at_clocks(clocks, [5000.0, 5010.0, 4990.0, latency_us, 5005.0, 4995.0])
+
+
+def test_an_invocation_that_was_slower_at_lower_clocks_is_left_out_and_told():
+    result = judge_latency(one_low(7000.0))
     assert [finding.code for finding in result.findings] == ["clocks-low"]
     assert "invocation 4" in result.findings[0].evidence, "people count from 1"
     assert any("lower clocks" in note for note in result.notes)
@@ -164,15 +169,13 @@ def test_many_invocations_at_lower_clocks_make_the_case_suspect_and_none_is_left
 
 
 def test_a_lower_mean_clock_without_a_longer_latency_was_idle_time_and_is_no_finding():
-    clocks = [2_800_000] * 3 + [2_000_000] + [2_800_000] * 2
-    result = judge_latency(at_clocks(clocks, [5000.0, 5010.0, 4990.0, 5100.0, 5005.0, 4995.0]))
+    result = judge_latency(one_low(5100.0))
     assert result.findings == ()
     assert result.quality is Quality.TRUSTED
 
 
 def test_clocks_at_which_the_cores_worked_outdo_those_with_idle_time_in_them():
-    clocks = [2_800_000] * 3 + [2_000_000] + [2_800_000] * 2
-    runs = at_clocks(clocks, [5000.0, 5010.0, 4990.0, 7000.0, 5005.0, 4995.0])
+    runs = one_low(7000.0)
     looked = [replace(one, report=replace(one.report, extra={BUSY_CLOCK: 0.98})) for one in runs]
     assert judge_latency(looked).findings == ()
 

@@ -11,6 +11,7 @@ import pytest
 from orchestrator.analysis.comparison import (
     ABSOLUTE,
     Axis,
+    ComparedCase,
     Comparison,
     Fact,
     FailOn,
@@ -279,10 +280,15 @@ def test_other_load_keeps_no_pairs_from_a_verdict_that_both_sides_met() -> None:
     assert row.verdict.outcome is ComparisonOutcome.SLOWER
 
 
+def against_night(runs: list[RunRecord]) -> ComparedCase:
+    (row,) = compared(night(case()), measured(runs), Rule(axis=Axis.BUILD)).rows
+    return row
+
+
 def test_one_after_the_other_is_not_in_turns() -> None:
     runs = series(OTHER_BUILD, 20_600, 8, campaign_id=OLD)
     later = [replace(item, started_at=item.started_at.replace(year=2027)) for item in runs]
-    (row,) = compared(night(case()), measured(later), Rule(axis=Axis.BUILD)).rows
+    row = against_night(later)
     assert row.verdict.method == "welch"
 
 
@@ -290,20 +296,20 @@ def test_one_run_after_all_others_costs_its_own_pair_alone() -> None:
     # As where the phone wasn't fit for it.
     runs = series(OTHER_BUILD, 20_600, 8, campaign_id=OLD)
     runs[3] = replace(runs[3], started_at=runs[3].started_at.replace(year=2027))
-    (row,) = compared(night(case()), measured(runs), Rule(axis=Axis.BUILD)).rows
+    row = against_night(runs)
     assert (row.verdict.method, row.verdict.counts) == ("paired-t", (7, 7))
     assert "1 of 8 pairs left out: one run can't be used or came late." in row.verdict.reasons
 
 
 def test_a_side_that_stopped_earlier_lost_no_pair() -> None:
     longer = series(OTHER_BUILD, 20_600, 9, campaign_id=OLD)
-    (row,) = compared(night(case()), measured(longer), Rule(axis=Axis.BUILD)).rows
+    row = against_night(longer)
     assert row.verdict.counts == (8, 8)
     assert row.verdict.method == "paired-t"
     assert not any("can't be used" in reason for reason in row.verdict.reasons)
     assert "1 invocation without a partner: not run on the other side." in row.verdict.reasons
     longer[3] = run(OTHER_BUILD, 3, 90_000, quality=Quality.REJECTED, campaign_id=OLD)
-    (row,) = compared(night(case()), measured(longer), Rule(axis=Axis.BUILD)).rows
+    row = against_night(longer)
     assert row.verdict.counts == (7, 7)
     assert row.verdict.ratio == pytest.approx(1.03, abs=1e-6)
     assert "1 of 8 pairs left out: one run can't be used or came late." in row.verdict.reasons

@@ -27,11 +27,14 @@ class Record:
     raw: bytes = b"left out"
 
 
-NESTED = {
-    "runs": [Record("one\ntwo", (1, 2)), Record("ü\u2028")],
+SAME: dict[object, object] = {
     "none": [],
     "nothing": {},
     "deep": {"a": {"b": [{"c": [1, [2, "x\n"]]}]}},
+}
+NESTED = {
+    "runs": [Record("one\ntwo", (1, 2)), Record("ü\u2028")],
+    **SAME,
     Colour.RED: {1: Colour.RED},
     "when": datetime(2026, 1, 2, tzinfo=UTC),
     "where": Path("/a/b"),
@@ -39,9 +42,7 @@ NESTED = {
 }
 PLAIN = {
     "runs": [{"name": "one\ntwo", "parts": [1, 2]}, {"name": "ü\u2028", "parts": []}],
-    "none": [],
-    "nothing": {},
-    "deep": {"a": {"b": [{"c": [1, [2, "x\n"]]}]}},
+    **SAME,
     "red": {"1": "red"},
     "when": "2026-01-02T00:00:00+00:00",
     "where": "/a/b",

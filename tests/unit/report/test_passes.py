@@ -49,7 +49,7 @@ def memory_run(number, mib, **more):
 
 
 def data_of(*runs):
-    return build_report_data(lab_of(runs, PIXEL_3).inputs())
+    return build_report_data(lab_of(runs, PIXEL_3, PIXEL_4).inputs())
 
 
 def column(table, name):
@@ -122,7 +122,7 @@ def test_efficiency_is_the_gain_by_the_threads_that_it_took() -> None:
         *series(case(threads=2), 25_000),
         *series(case(threads=4), 16_000),
     ]
-    (steps,) = thread_steps(build_report_data(lab_of(runs).inputs()).results)
+    (steps,) = thread_steps(data_of(*runs).results)
     assert [step.row.case.threads for step in steps] == [1, 2, 4]
     assert [round(step.speed_up, 3) for step in steps] == [1.0, 1.6, 2.5]
     assert [round(step.efficiency, 3) for step in steps] == [1.0, 0.8, 0.625]
@@ -135,9 +135,7 @@ def test_threads_of_other_tools_delegates_and_devices_arent_one_series() -> None
         *series(case(PIXEL_4, threads=4), 20_000),
         *series(case(delegate=DelegateName.CPU, threads=4), 20_000),
     ]
-    assert (
-        list(thread_steps(build_report_data(lab_of(runs, PIXEL_3, PIXEL_4).inputs()).results)) == []
-    )
+    assert list(thread_steps(data_of(*runs).results)) == []
 
 
 def test_delegate_row_names_the_operators_that_fell_off_it() -> None:
@@ -208,7 +206,7 @@ def test_a_chart_of_threads_names_its_lines_at_their_ends_and_only_measured_coun
         *series(case(delegate=DelegateName.CPU, threads=1), 90_000),
         *series(case(delegate=DelegateName.CPU, threads=4), 30_000),
     ]
-    ((title, drawing),) = report_charts(build_report_data(lab_of(runs).inputs()))["threads"]
+    ((title, drawing),) = report_charts(data_of(*runs))["threads"]
     assert title == "mobilenet_v1_1.0_224 on Google Pixel 3 (virtual): ms by number of threads"
     assert re.findall(r'y="100%"[^>]*>(\w+)<', drawing) == ["threads", "1", "4"]
     assert re.findall(r">([^<]+)</text></g>", drawing)[1:] == ["cpu", "xnnpack"]
@@ -217,7 +215,7 @@ def test_a_chart_of_threads_names_its_lines_at_their_ends_and_only_measured_coun
 def test_a_language_models_chart_shows_its_speed_as_all_else_does() -> None:
     decode = {"tool": ToolName.LITERT_LM, "flags": (("figure", "decode"),)}
     runs = [run for n in (1, 4) for run in series(case(threads=n, **decode), 100_000 / n)]
-    ((title, drawing),) = report_charts(build_report_data(lab_of(runs).inputs()))["threads"]
+    ((title, drawing),) = report_charts(data_of(*runs))["threads"]
     assert title.endswith(": tokens/s by number of threads")
     heights = re.findall(r'<circle cx="[\d.]+%" cy="([\d.]+)%"', drawing)
     assert float(heights[1]) < float(heights[0]), "more threads give more tokens"
