@@ -9,7 +9,6 @@ import pytest
 
 from orchestrator.extensions.history.web import make_page
 from orchestrator.records.case import DelegateName, ModelSha, Serial
-from orchestrator.report.assembly import build_report_data
 from orchestrator.report.render import render_html
 from orchestrator.tables.html import page as table_page
 from orchestrator.tables.table import Column, Kind, Table
@@ -113,7 +112,7 @@ def reports(tmp_path_factory):
     folder = tmp_path_factory.mktemp("reports")
     for name, lab in LABS.items():
         title = HOSTILE_NAMES[0] if name == "hostile" else "Nightly"
-        data = build_report_data(lab().inputs())
+        data = lab().data()
         (folder / f"{name}.html").write_text(render_html(data, title=title), encoding="utf-8")
     return folder
 

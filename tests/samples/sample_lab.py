@@ -40,7 +40,8 @@ from orchestrator.records.run import (
     ToolReport,
 )
 from orchestrator.records.verdict import Finding, ParityVerdict, Quality, QualityVerdict, Severity
-from orchestrator.report.assembly import Stored
+from orchestrator.report.assembly import Stored, build_report_data
+from orchestrator.report.data import ReportData
 from orchestrator.store.opening import Store, open_store
 
 START = datetime(2026, 3, 14, 22, 5, tzinfo=UTC)
@@ -136,7 +137,7 @@ class Lab:
     )
 
     def inputs(self) -> Stored:
-        """Return what build_report_data takes."""
+        """Return what a report is built from."""
         return Stored(
             campaigns=self.campaigns,
             runs=self.runs,
@@ -145,6 +146,10 @@ class Lab:
             builds=self.builds,
             outputs=self.outputs,
         )
+
+    def data(self, **changes: Any) -> ReportData:
+        """Return what a report shows, with other fields of the inputs."""
+        return build_report_data(replace(self.inputs(), **changes))
 
     def store_in(self, store: Store) -> None:
         """Store it all."""

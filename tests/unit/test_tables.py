@@ -13,7 +13,6 @@ import pytest
 
 from orchestrator.passes import pass_tables
 from orchestrator.records.case import ToolName
-from orchestrator.report.assembly import build_report_data
 from orchestrator.report.exports import table_of
 from orchestrator.report.render import page_tables
 from orchestrator.tables import html
@@ -25,7 +24,7 @@ from orchestrator.units import US_PER_MS
 from tests.conftest import folds, golden
 from tests.samples.sample_lab import REAL_PIXEL, case, lab_of, series, small_lab
 
-DATA = build_report_data(small_lab().inputs())
+DATA = small_lab().data()
 #: A table with a column of each kind, and names as somebody hostile would write them.
 ROWS = [
     ("a|b <b>", 6_450.0, 3, True, None),
@@ -237,7 +236,7 @@ def test_a_page_leaves_out_what_text_leaves_out_and_has_no_hidden_figures() -> N
     )
     for owners in ((prefill, decode), (prefill, owner)):
         runs = [record for each in owners for record in series(each, 5_000.0)]
-        data = build_report_data(lab_of(runs, REAL_PIXEL).inputs())
+        data = lab_of(runs, REAL_PIXEL).data()
         tables = page_tables(data)
         page = folds(render(tables["results"], Form.HTML))["results"]
         heads = re.findall(r'data-name="(\w+)"', page)

@@ -15,7 +15,6 @@ from orchestrator.records.failures import FAILURES, INSTALL_STEPS
 from orchestrator.records.plan import Plan, keys_of
 from orchestrator.records.run import Outcome
 from orchestrator.records.verdict import Outputs
-from orchestrator.report.assembly import build_report_data
 from orchestrator.tables.renderers import as_text
 from orchestrator.tables.results import RESULTS, listed_table
 from orchestrator.tables.rows import BestMark
@@ -40,7 +39,7 @@ def test_every_failure_code() -> None:
 MARKS = [word.value for word in (*BestMark, *Outputs) if word.value]
 
 
-DATA = build_report_data(small_lab().inputs())
+DATA = small_lab().data()
 LISTED = listed_table(DATA.results)
 
 

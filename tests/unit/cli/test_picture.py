@@ -32,7 +32,6 @@ from orchestrator.records.campaign import (
 )
 from orchestrator.records.case import CampaignId, Serial
 from orchestrator.records.run import Outcome
-from orchestrator.report.assembly import build_report_data
 from orchestrator.tables.results import invocations_table
 from tests.samples.sample_lab import case, lab_of, series
 from tests.samples.stores import Samples
@@ -239,5 +238,5 @@ def test_invocations_count_from_one_wherever_they_are_read() -> None:
     runs = series(case(), 5_000, count=3)
     assert [describe_run(item).partition("#")[2][:1] for item in runs] == ["1", "2", "3"]
     assert [item["invocation"] for item in json.loads(to_json({"runs": runs}))["runs"]] == [1, 2, 3]
-    table = invocations_table(build_report_data(lab_of(runs).inputs()).results)  # type: ignore[arg-type]
+    table = invocations_table(lab_of(runs).data().results)  # type: ignore[arg-type]
     assert [table.record(pair)["invocation"] for pair in table.rows] == [1, 2, 3]

@@ -16,7 +16,6 @@ from orchestrator.errors import UsageError
 from orchestrator.installation import data_folder
 from orchestrator.plugins import Exporter, find
 from orchestrator.records.case import Serial
-from orchestrator.report.assembly import build_report_data
 from orchestrator.report.exports import (
     SCHEMA,
     SCHEMA_VERSION,
@@ -43,9 +42,9 @@ from tests.samples.sample_lab import (
     stored,
 )
 
-DATA = build_report_data(small_lab().inputs())
-HOSTILE = build_report_data(hostile_lab().inputs())
-EMPTY = build_report_data(Lab().inputs())
+DATA = small_lab().data()
+HOSTILE = hostile_lab().data()
+EMPTY = Lab().data()
 TOO_WIDE = "the table no longer fits 80 columns: listed_table names what it shows"
 
 
@@ -214,9 +213,7 @@ def test_names_that_are_no_utf8_are_exported_as_parquet(tmp_path):
     odd = "mod\udce9l"
     phone = dataclasses.replace(PIXEL_3, serial=Serial(f"S{odd}"), model=odd)
     model = dataclasses.replace(MOBILENET, name=odd)
-    data = build_report_data(
-        lab_of(series(case(phone, model), 5_000), phone, models=(model,)).inputs()
-    )
+    data = lab_of(series(case(phone, model), 5_000), phone, models=(model,)).data()
     write_parquet(tmp_path / "cases.parquet", [data])
     found = pd.read_parquet(tmp_path / "cases.parquet")
     assert found["serial"].tolist() == ["Smod\\udce9l"]

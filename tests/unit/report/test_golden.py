@@ -13,7 +13,6 @@ from orchestrator.cli.output import to_json as cli_json
 from orchestrator.records.case import DelegateName, Pass
 from orchestrator.records.run import DelegateTruth, Outcome
 from orchestrator.records.verdict import ParityVerdict, Quality
-from orchestrator.report.assembly import build_report_data
 from orchestrator.report.comparisons import to_data, to_junit, to_text
 from orchestrator.report.comparisons import to_markdown as comparison_markdown
 from orchestrator.report.data import ReportData
@@ -74,7 +73,7 @@ def campaign() -> ReportData:
         *series(case(PIXEL_4), 14_000, 2),
         *fell_back,
     ]
-    return build_report_data(lab_of(runs, PIXEL_3, PIXEL_4).inputs())
+    return lab_of(runs, PIXEL_3, PIXEL_4).data()
 
 
 def _main(page: str) -> str:

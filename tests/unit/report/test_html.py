@@ -8,7 +8,6 @@ import pytest
 
 from orchestrator.records.campaign import Origin, Terms
 from orchestrator.records.case import DelegateName
-from orchestrator.report.assembly import build_report_data
 from orchestrator.report.render import render_html
 from tests.conftest import folds, golden
 from tests.samples.sample_lab import (
@@ -55,7 +54,7 @@ class Page(HTMLParser):
 
 
 def page_of(lab, *, title="Nightly"):
-    return render_html(build_report_data(lab.inputs()), title=title)
+    return render_html(lab.data(), title=title)
 
 
 def pictures(html):
@@ -180,7 +179,7 @@ def test_only_clean_figures_are_drawn_as_the_best_and_others_are_hollow():
 
 
 def test_the_fastest_with_wrong_outputs_is_no_winner_and_says_why():
-    data = build_report_data(rich_lab().inputs())
+    data = rich_lab().data()
     assert data.diffs[0].before == "nightly, 2026-03-14 22:05 UTC"
     html = render_html(data, title="Nightly")
     assert [text for text, _ in pictures(html) if "gpu, native 6.45" in text]

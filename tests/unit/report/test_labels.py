@@ -6,7 +6,6 @@ from orchestrator.errors import ArtifactError, DeviceError, HostStorageError, ki
 from orchestrator.records.case import SkippedCase, ToolName
 from orchestrator.records.failures import FAILURES
 from orchestrator.records.run import DelegateEvidence, DelegateTruth
-from orchestrator.report.assembly import build_report_data
 from orchestrator.report.render import matrix_tables
 from orchestrator.report.tables import lines_of, matrix_table
 from orchestrator.tables.labels import ShortNames, configuration_labels, truth_words, unique_labels
@@ -82,7 +81,7 @@ def test_no_two_cases_of_a_model_on_a_device_share_a_label():
 
 def test_rebuilt_library_has_a_column_of_its_own_in_the_matrix():
     before, after = (case(files=(("lib.so", digit * 64),)) for digit in "ab")
-    data = build_report_data(lab_of([*series(before, 9_000), *series(after, 7_000)]).inputs())
+    data = lab_of([*series(before, 9_000), *series(after, 7_000)]).data()
     (table,) = matrix_tables(data)
     (line,) = table.listed
     shown = [cell.latency_us for cell in line.cells.values()]
@@ -95,7 +94,7 @@ def test_a_pass_that_a_case_lacks_takes_the_place_of_no_figure_in_the_matrix(thr
     without = SkippedCase.of(own, "pass-not-in-tool", "pass memory: 'litert' has no flags for it")
     elsewhere = case(PIXEL_4, flags=(("a", "1"),))
     runs = [*series(case(threads=threads), 9_000), *series(elsewhere, 7_000)]
-    data = build_report_data(lab_of(runs, skipped=(without,)).inputs())
+    data = lab_of(runs, skipped=(without,)).data()
     (table,) = matrix_tables(data)
     (line,) = (line for line in table.listed if line.device.serial == own.serial)
     _, figure, other = table.of(Form.HTML)
@@ -106,7 +105,7 @@ def test_a_pass_that_a_case_lacks_takes_the_place_of_no_figure_in_the_matrix(thr
 
 def test_the_matrix_of_a_language_model_has_its_speeds_under_their_unit():
     decode = {"tool": ToolName.LITERT_LM, "flags": (("figure", "decode"),)}
-    data = build_report_data(lab_of(series(case(**decode), 40_000)).inputs())
+    data = lab_of(series(case(**decode), 40_000)).data()
     (table,) = matrix_tables(data)
     _, speed = table.of(Form.HTML)
     assert (speed.title, speed.cells(table.listed)) == ("xnnpack tokens/s", ["25.0"])
@@ -118,7 +117,7 @@ def test_the_matrix_of_a_language_model_has_its_speeds_under_their_unit():
 
 def test_a_column_of_speeds_and_times_has_the_unit_of_each_in_its_cell():
     decode = case(tool=ToolName.LITERT_LM, flags=(("figure", "decode"),))
-    data = build_report_data(lab_of([*series(decode, 40_000), *series(case(), 9_000)]).inputs())
+    data = lab_of([*series(decode, 40_000), *series(case(), 9_000)]).data()
     names = ShortNames({row.configuration: "cpu" for row in data.results}, note="")
     lines = [line for row in data.results for line in lines_of([row], (), names)]
     _, shared = matrix_table("matrix", "Figures", lines, ["cpu"], 2).of(Form.HTML)

@@ -12,7 +12,6 @@ import pytest
 from orchestrator.records.campaign import Terms
 from orchestrator.records.case import Case, DelegateName, Pass, ProcessMode, Serial, ToolName
 from orchestrator.records.run import THREADS_UNUSED, DelegateTruth, Outcome, RunRecord
-from orchestrator.report.assembly import build_report_data
 from orchestrator.report.data import ReportData
 from orchestrator.report.tables import render_text_table
 from orchestrator.report.winners import (
@@ -40,7 +39,7 @@ SPEEDS = {
 
 
 def data_of(*runs: RunRecord) -> ReportData:
-    return build_report_data(lab_of(runs, *PHONES).inputs())
+    return lab_of(runs, *PHONES).data()
 
 
 def configuration(number: int, delegate: str, threads: int) -> Case:

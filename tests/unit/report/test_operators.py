@@ -12,7 +12,6 @@ from orchestrator.passes.profile import read_layers
 from orchestrator.programs import program
 from orchestrator.records.case import DelegateName
 from orchestrator.records.run import Attachment, OperatorTime
-from orchestrator.report.assembly import build_report_data
 from orchestrator.tables.operators import Place, Profile, compare_profiles, newest_profiles
 from tests.samples.sample_lab import (
     CPU_ROWS,
@@ -55,7 +54,7 @@ def test_operator_that_left_the_delegate_is_named_with_what_it_costs() -> None:
 
 def test_a_pair_of_runs_says_in_sentences_what_each_took_and_what_moved() -> None:
     runs = [profile(case(PIXEL_3), CPU_ROWS), profile(GPU, GPU_ROWS)]
-    (pair,) = build_report_data(lab_of(runs, PIXEL_3).inputs()).diffs
+    (pair,) = lab_of(runs, PIXEL_3).data().diffs
     assert (pair.before, pair.after) == ("xnnpack, 4 threads, native", "gpu, 1 thread, native")
     assert pair.sentences == (
         "One inference took 21.4 ms before and 6.00 ms after: -15.4 ms.",

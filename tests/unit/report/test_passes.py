@@ -15,7 +15,6 @@ from orchestrator.records.campaign import Terms
 from orchestrator.records.case import DelegateName, Pass, ToolName
 from orchestrator.records.run import NOT_BEGUN, Outcome
 from orchestrator.records.verdict import Quality
-from orchestrator.report.assembly import build_report_data
 from orchestrator.report.charts import report_charts, thread_steps
 from orchestrator.report.exports import to_json
 from orchestrator.report.render import render_html
@@ -49,7 +48,7 @@ def memory_run(number, mib, **more):
 
 
 def data_of(*runs):
-    return build_report_data(lab_of(runs, PIXEL_3, PIXEL_4).inputs())
+    return lab_of(runs, PIXEL_3, PIXEL_4).data()
 
 
 def column(table, name):
@@ -139,14 +138,14 @@ def test_threads_of_other_tools_delegates_and_devices_arent_one_series() -> None
 
 
 def test_delegate_row_names_the_operators_that_fell_off_it() -> None:
-    rows = build_report_data(small_lab().inputs()).results
+    rows = small_lab().data().results
     partial = [row for row in rows if row.delegate and row.delegate.delegated_nodes == 28]
     assert [row.cpu_operators for row in partial] == ["TOPK_V2 (Operation is not supported.)"]
     assert [row.speed_up for row in rows if row.result.status.value == "fell-back"] == [None]
 
 
 def test_accuracy_is_known_by_content() -> None:
-    data = build_report_data(replace(small_lab().inputs(), accuracy=ACCURACY))
+    data = small_lab().data(accuracy=ACCURACY)
     assert [model.accuracy for model in data.models] == [71.8, 70.7]
 
 
@@ -167,7 +166,7 @@ def test_attempt_that_was_cut_is_no_part_of_the_one_begun_again() -> None:
         for number in numbers
     ]
     lab = lab_of([*series(owner, 6_000), *runs], terms=Terms(sustained=30.0))
-    data = build_report_data(lab.inputs())
+    data = lab.data()
     cut, whole = data.results[0].pass_lines["sustained"]
     assert [(row.attempt, row.is_whole, len(row.points)) for row in (cut, whole)] == [
         (1, False, 3),
@@ -188,7 +187,7 @@ def test_an_attempt_whose_rest_was_never_begun_is_cut(reason: str) -> None:
         started_at=START + timedelta(hours=1),
     )
     lab = lab_of([*series(owner, 6_000), *begun, rest], terms=Terms(sustained=600.0))
-    data = build_report_data(lab.inputs())
+    data = lab.data()
     (row,) = data.results[0].pass_lines["sustained"]
     assert (row.attempt, row.is_whole, len(row.points)) == (1, False, 3)
 
@@ -222,9 +221,7 @@ def test_a_language_models_chart_shows_its_speed_as_all_else_does() -> None:
 
 
 def test_a_map_of_layers_is_as_large_as_their_shares() -> None:
-    drawn = [
-        drawing for _, drawing in report_charts(build_report_data(rich_lab().inputs()))["operators"]
-    ]
+    drawn = [drawing for _, drawing in report_charts(rich_lab().data())["operators"]]
     looks = [dict(re.findall(r'class="(d\d)"[^>]*><title>[^(]*\((\w+)\)', item)) for item in drawn]
     types = [{kind: look for look, kind in item.items()} for item in looks]
     # A type has one colour in all of them, and no two types share it.

@@ -10,7 +10,6 @@ import pytest
 from orchestrator.records.case import DelegateName, Serial
 from orchestrator.records.run import Outcome, Sample
 from orchestrator.records.verdict import Finding, Quality, Severity
-from orchestrator.report.assembly import build_report_data
 from orchestrator.report.charts import model_pictures, percentiles
 from orchestrator.report.drawing import Axis, Dot, axis_of, change_axis, dots, sparkline
 from orchestrator.tables.labels import short_names
@@ -29,7 +28,7 @@ def phones(count, **other):
 
 
 def picture_of(runs, *devices):
-    data = build_report_data(lab_of(runs, *devices).inputs())
+    data = lab_of(runs, *devices).data()
     (picture,) = model_pictures(data.contests).values()
     return picture
 

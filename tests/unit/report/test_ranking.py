@@ -24,7 +24,6 @@ from orchestrator.records.case import (
 from orchestrator.records.run import RunRecord
 from orchestrator.records.verdict import ComparisonOutcome, Quality
 from orchestrator.report.advice import collect_advice
-from orchestrator.report.assembly import build_report_data
 from orchestrator.report.data import ReportData
 from orchestrator.report.exports import to_json
 from orchestrator.tables.rows import BestMark, ResultRow
@@ -48,7 +47,7 @@ OTHER_BUILD = replace(NATIVE, name="other", sha256=BuildSha(content_key("other b
 def data_of(*runs: RunRecord, builds: tuple[Build, ...] = (NATIVE, OTHER_BUILD)) -> ReportData:
     lab = lab_of(runs, REAL_PIXEL)
     lab.builds = {build.sha256: build for build in builds}
-    return build_report_data(lab.inputs())
+    return lab.data()
 
 
 def row_of(data: ReportData, owner: Case) -> ResultRow:

@@ -11,7 +11,6 @@ from orchestrator.records.plan import StoppingRule
 from orchestrator.records.run import OUT_OF_TIME, DelegateTruth, Outcome
 from orchestrator.records.verdict import Finding, ParityVerdict, Quality, Severity
 from orchestrator.report.advice import collect_advice
-from orchestrator.report.assembly import build_report_data
 from orchestrator.report.evidence import evidence_of
 from orchestrator.report.exports import to_markdown
 from orchestrator.report.render import render_html
@@ -47,7 +46,7 @@ def exported(row):
 
 def data_of(*runs, **other):
     devices = other.pop("devices", (PIXEL_3, PIXEL_4, HOST))
-    return build_report_data(lab_of(runs, *devices, **other).inputs())
+    return lab_of(runs, *devices, **other).data()
 
 
 def by_configuration(data):
@@ -109,7 +108,7 @@ def test_there_is_no_speed_up_when_the_fastest_cpu_figure_isnt_trusted():
 
 def test_numbers_of_a_virtual_phone_are_virtual_even_if_its_facts_are_lost():
     lab = lab_of(series(case(), 10_000))
-    data = build_report_data(replace(lab.inputs(), devices={}))
+    data = lab.data(devices={})
     assert data.results[0].is_virtual
     assert data.devices[0].is_virtual
     assert data.devices[0].title.endswith("(virtual)")
@@ -233,14 +232,14 @@ def test_what_there_was_no_time_for_is_told_unless_another_night_measured_it():
         SkippedCase.of(case(threads=threads), OUT_OF_TIME, "no time") for threads in (1, 2, 2, 4)
     ]
     lab = lab_of(series(case(threads=4), 9_000), skipped=late[:3])
-    headline = build_report_data(lab.inputs()).headline
+    headline = lab.data().headline
     assert headline.no_time == "Out of time: 3 cases left out."
-    assert headline.no_time in to_markdown(build_report_data(lab.inputs()))
-    above, _, _ = render_html(build_report_data(lab.inputs()), title="").partition("<details")
+    assert headline.no_time in to_markdown(lab.data())
+    above, _, _ = render_html(lab.data(), title="").partition("<details")
     assert headline.no_time in above
     older = replace(lab.campaigns[0], campaign_id=LATER, skipped=tuple(late[2:]))
     lab.campaigns = (replace(lab.campaigns[0], skipped=()), older)
-    assert build_report_data(lab.inputs()).headline.no_time == "Out of time: 1 case left out."
+    assert lab.data().headline.no_time == "Out of time: 1 case left out."
 
 
 NO_ROOM = "INSTALL_FAILED_INSUFFICIENT_STORAGE"
@@ -378,7 +377,7 @@ def test_output_is_asked_for_where_it_may_be_shown_and_for_all_cases_at_once():
         asked.append(set(run_ids))
         return lab.outputs(run_ids)
 
-    data = build_report_data(replace(lab.inputs(), outputs=outputs))
+    data = lab.data(outputs=outputs)
 
     first = lab.runs[0].run_id
     assert asked == [{first, silent[0].run_id}, {silent[1].run_id}, {spoke.run_id}]
@@ -411,7 +410,7 @@ def test_failure_code_of_a_program_tells_the_step_that_its_reader_knows():
             )
         ]
     )
-    data = build_report_data(lab.inputs())
+    data = lab.data()
     assert data.results[0].next_step.startswith("Choose the build for the phone's ABI")
 
 
@@ -425,7 +424,7 @@ def test_a_case_without_a_timing_pass_is_neither_missing_nor_doubtful():
 def test_a_case_whose_timing_was_planned_and_not_done_is_missing():
     lab = lab_of([run(case(), 0, run_pass=Pass.SUSTAINED)])
     planned = campaign_of([*lab.runs, run(case(), 0)])
-    data = build_report_data(replace(lab.inputs(), campaigns=(planned,)))
+    data = lab.data(campaigns=(planned,))
     assert data.results[0].result.status is CaseStatus.NOT_RUN
     assert "resume" in data.results[0].next_step
     assert "not run" in data.headline.warnings[0]
@@ -445,7 +444,7 @@ def test_the_pair_that_warms_a_phone_is_no_result():
     )
     lab = lab_of(runs)
     campaigns = (campaign_of(runs, terms=Terms(pairing=pairing)),)
-    data = build_report_data(replace(lab.inputs(), campaigns=campaigns))
+    data = lab.data(campaigns=campaigns)
     for row in data.results:
         assert [invocation.number for invocation in row.invocations] == [2, 3, 4, 5]
         assert row.result.summary.count == 4
@@ -479,7 +478,7 @@ def test_the_plan_says_how_precise_a_figure_is_to_be():
     for goal, is_precise in goals.items():
         terms = Terms(stopping=StoppingRule(first=5, most=5, half_width=goal))
         planned = replace(campaign_of(runs, terms=terms))
-        data = build_report_data(replace(lab_of(runs, PIXEL_3).inputs(), campaigns=(planned,)))
+        data = lab_of(runs, PIXEL_3).data(campaigns=(planned,))
         assert [row.result.is_precise for row in data.results] == [is_precise]
 
 
