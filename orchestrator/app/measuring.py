@@ -382,7 +382,7 @@ def measure(workspace: Workspace, prepared: Prepared) -> MeasuredCampaign:
     farm's jobs. Raises CampaignInterruptedError, StoreError, HostStorageError.
     """
     campaign, opened = prepared.campaign, prepared.opened
-    workspace.hold_campaign(campaign.campaign_id, campaign.name)
+    workspace.hold_campaign(campaign)
     workspace.measured = campaign.campaign_id
     observer = PublishedStatus(workspace.observer, workspace.status_folder)
     workspace.at_exit.callback(observer.close)

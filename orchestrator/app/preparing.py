@@ -369,7 +369,7 @@ def hold(workspace: Workspace, campaign: Campaign, devices: Iterable[Device]) ->
             else:
                 return None
 
-    workspace.hold_campaign(campaign.campaign_id, campaign.name)
+    workspace.hold_campaign(campaign)
     serials = {item.case.serial for item in campaign.invocations}
     refused = map_in_threads(busy, [device for device in devices if device.serial in serials])
     if refused and (first := refused[0]) is not None and all(refused):

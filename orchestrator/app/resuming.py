@@ -41,7 +41,7 @@ def resume(workspace: Workspace, prefix: str = "") -> MeasuredCampaign | None:
         campaign, passed_over = _chosen(workspace, listed)
     else:
         return None
-    workspace.hold_campaign(campaign.campaign_id, campaign.name)
+    workspace.hold_campaign(campaign)
     cases = open_cases(workspace, campaign)
     restore_changed(
         workspace,
@@ -189,7 +189,7 @@ def check_not_running(workspace: Workspace, campaigns: Sequence[Campaign]) -> No
     No other process can start these campaigns until the workspace is closed.
     """
     for campaign in campaigns:
-        workspace.hold_campaign(campaign.campaign_id, campaign.name)
+        workspace.hold_campaign(campaign)
     runners = other_runners(workspace, campaigns)
     for campaign in campaigns:
         if (other := runners.get(campaign.campaign_id)) is not None:

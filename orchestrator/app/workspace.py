@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from orchestrator.processes import Locks
     from orchestrator.programs.flags import FlagBook
     from orchestrator.records.build_spec import BuildSpec
+    from orchestrator.records.campaign import Campaign
     from orchestrator.store.opening import Store
 
 
@@ -311,17 +312,18 @@ class Workspace:
         """The folder in which this computer's processes publish the status of their campaigns."""
         return self.settings.state_folder / "status"
 
-    def hold_campaign(self, campaign_id: CampaignId, name: str) -> None:
+    def hold_campaign(self, campaign: Campaign) -> None:
         """Hold a campaign for this process until the workspace is closed.
 
         Raises CampaignInUseError naming the process that has it, HostStorageError.
         """
+        campaign_id = campaign.campaign_id
         if campaign_id not in self._held_campaigns:
             release = self.campaigns.take(campaign_id)
             if release is None:
                 holder = self.campaigns.live_holder(campaign_id) or "another process"
                 raise CampaignInUseError(
-                    f"campaign {campaign_id} ({name}) is run by {holder} now",
+                    f"campaign {campaign_id} ({campaign.name}) is run by {holder} now",
                     hint="'benchfarm status --watch' shows its progress; stop that process first",
                 )
             self._held_campaigns.add(campaign_id)

@@ -10,7 +10,17 @@ from orchestrator.records.campaign import Campaign
 from orchestrator.records.case import Build
 from orchestrator.records.device import DeviceFacts
 from orchestrator.tables.labels import moment_text
-from orchestrator.tables.table import DATA, EVERYWHERE, LINES, NESTED, NOTHING, PAGE, Column, Kind
+from orchestrator.tables.table import (
+    DATA,
+    EVERYWHERE,
+    IS_VIRTUAL,
+    LINES,
+    NESTED,
+    NOTHING,
+    PAGE,
+    Column,
+    Kind,
+)
 from orchestrator.units import format_bytes
 
 if TYPE_CHECKING:
@@ -78,7 +88,7 @@ DEVICES: Final[Sequence[Column[DeviceRow]]] = (
     replace(_LABEL, forms=_PAGE_DATA),
     replace(_LABEL, shown=lambda row: row.title, forms=LINES),
     Column("serial", "serial", lambda row: row.serial),
-    Column("is_virtual", "virtual", lambda row: row.is_virtual, Kind.FLAG, forms=DATA),
+    IS_VIRTUAL,
     *(column.of(lambda row: row.facts) for column in FACTS),
 )
 MODELS: Final[Sequence[Column[ModelRow]]] = (

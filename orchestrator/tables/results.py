@@ -29,6 +29,7 @@ from orchestrator.tables.table import (
     DATA,
     EVERYWHERE,
     FLAT,
+    IS_VIRTUAL,
     MS,
     NESTED,
     NOTHING,
@@ -211,7 +212,7 @@ RESULTS: Final[Sequence[Column[ResultRow]]] = (
     *CASE_NAMES,
     Column("model_sha256", "sha256 of the model", lambda row: row.model.sha256, forms=DATA),
     Column("serial", "serial number", lambda row: row.device.serial, forms=DATA),
-    Column("is_virtual", "virtual", lambda row: row.is_virtual, Kind.FLAG, forms=DATA),
+    IS_VIRTUAL,
     Column("origin", "origin", lambda row: row.origin, forms=DATA),
     Column("delegate", "requested delegate", lambda row: row.case.delegate, forms=DATA),
     Column("threads", "threads", lambda row: row.case.threads, Kind.COUNT, forms=DATA),
@@ -367,6 +368,10 @@ def _records(columns: Sequence[Column[Item]], items: Iterable[Item]) -> list[dic
     return [record_of(columns, item) for item in items]
 
 
+def _instead(row: ResultRow) -> str:
+    return row.why_not_clean if row.own_summary is None else ""
+
+
 def results_table(rows: Sequence[ResultRow]) -> Table[ResultRow]:
     """Return the table of all cases; medians and intervals have the same number of decimals."""
     digits = figures_decimals(rows)
@@ -380,7 +385,7 @@ def results_table(rows: Sequence[ResultRow]) -> Table[ResultRow]:
             for column in RESULTS
         ],
         groups=2,
-        instead=lambda row: row.why_not_clean if row.own_summary is None else "",
+        instead=_instead,
         is_judged=lambda row: row.result.is_judged,
         look=row_style,
     )
@@ -458,7 +463,7 @@ def listed_table(rows: Sequence[ResultRow]) -> Table[ResultRow]:
         rows,
         columns,
         groups=2,
-        instead=lambda row: row.why_not_clean if row.own_summary is None else "",
+        instead=_instead,
         look=row_style,
     )
 

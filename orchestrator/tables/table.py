@@ -217,6 +217,12 @@ def json_value(value: Any) -> Any:  # noqa: ANN401
     return [json_value(item) for item in value] if isinstance(value, list | tuple) else value
 
 
+#: For programs, whether a row is of a virtual phone.
+IS_VIRTUAL: Final[Column[Any]] = Column(
+    "is_virtual", "virtual", lambda row: row.is_virtual, Kind.FLAG, forms=DATA
+)
+
+
 def record_of(columns: Iterable[Column[R]], row: R, form: Form = Form.JSON) -> dict[str, Any]:
     """Return a row's values as JSON by the columns' names."""
     return {column.name: column.data(row) for column in columns if form in column.forms}

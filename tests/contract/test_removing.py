@@ -67,7 +67,7 @@ def test_a_campaign_that_is_being_measured_is_not_removed(
 ) -> None:
     two_campaigns(settings, samples, status=CampaignStatus.RUNNING)
     with Workspace(settings) as workspace:
-        workspace.hold_campaign(samples.campaign("one").campaign_id, "nightly")
+        workspace.hold_campaign(samples.campaign("one"))
         with pytest.raises(UsageError, match=r"one .* is run by process"):
             stored.remove(settings, ["one"], yes=True)
     assert listed(settings) == ["one", "two"]

@@ -172,7 +172,7 @@ def test_a_campaign_that_a_process_runs_is_not_closed_nor_any_other_that_was_nam
     with Workspace(settings) as opened:
         interrupted(opened.store, samples)
         running = interrupted(opened.store, samples, "now", status=CampaignStatus.RUNNING)
-        opened.hold_campaign(running.campaign_id, running.name)
+        opened.hold_campaign(running)
         with pytest.raises(UsageError, match=r"campaign now \(nightly\) is run by process"):
             stored.close(settings, ["cut", "now"])
     with Workspace(settings) as opened:

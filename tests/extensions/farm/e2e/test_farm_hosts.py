@@ -328,7 +328,9 @@ def test_a_job_whose_campaign_somebody_else_runs_is_done_when_that_is_over(
     (job,) = farm.jobs(name)
     settings = Settings.from_environment({}, home=host.cli.home, store=host.url)
     with Workspace(settings) as other:
-        other.hold_campaign(job["campaign_id"], name)
+        release = other.campaigns.take(job["campaign_id"])
+        assert release is not None
+        other.at_exit.callback(release)
         host("farm", "pause", "--undo", f"phone:{host.serial}")
         farm.until(lambda: "is run by" in farm.jobs(name)[0]["note"])
         (job,) = farm.jobs(name)
