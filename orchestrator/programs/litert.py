@@ -27,6 +27,7 @@ from orchestrator.ports import Device, InvocationRequest
 from orchestrator.programs import Program
 from orchestrator.programs.flags import documented_flags, require_right
 from orchestrator.programs.running import on_cores, placed_value, run_and_collect
+from orchestrator.reading.report import RunOutput, Started, parse_run
 from orchestrator.records.case import Build, BuildSha, Case, CaseKey, DelegateName, RunId, ToolName
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.run import (
@@ -85,7 +86,7 @@ class LitertTool:
         except ValueError:
             result = None
         if not is_litert_result(result) or raw.exit_code != 0:
-            return _failed_report("tool-failed", _error_line(raw.data("stderr")), case)
+            return _without_result(raw, case)
         try:
             report = litert_report(result)
         except (TypeError, ValueError) as error:
@@ -201,6 +202,17 @@ def _failed_report(code: str, reason: str, case: Case) -> ToolReport:
         failure_reason=reason,
         delegate=DelegateEvidence(requested=requested, truth=DelegateTruth.UNKNOWN),
     )
+
+
+def _without_result(raw: RawOutput, case: Case) -> ToolReport:
+    """Return the report of a process without a result, whose log tells why."""
+    streams = RunOutput(
+        stdout=raw.data("stdout"), stderr=raw.data("stderr"), exit_code=raw.exit_code
+    )
+    report = parse_run(streams, Started(requested=case.delegate.value))
+    if report.outcome == "ok" or report.failure_code in {"no-result", "benchmark-failed"}:
+        return _failed_report("tool-failed", _error_line(raw.data("stderr")), case)
+    return replace(report, inference=None, inference_mean_us=None)
 
 
 def _error_line(data: bytes) -> str:

@@ -40,6 +40,11 @@ _COLOUR: Final = re.compile(r"\x1b\[[\d;]{0,20}[A-Za-z]", re.ASCII)
 _SEVERITY: Final = re.compile(
     r"(?P<severity>INFO|WARN|WARNING|ERROR|FATAL|VERBOSE|DEBUG): ?(?P<text>.*)$", re.DOTALL
 )
+#: The name of litert-benchmark's log, which stands for its source file.
+LITERT_BENCHMARK: Final = "benchmark_litert_model"
+_LOGGED: Final = re.compile(
+    rf"(?:{DATE} )?(?P<severity>[A-Z]+) {LITERT_BENCHMARK}: (?P<text>.*)$", re.DOTALL
+)
 _SOURCE_FILE: Final = re.compile(
     r"\[(?:[A-Za-z]:)?(?P<file>[\w./\\ +-]+\.(?:cc|h|cpp|mm)):\d+\] ?(?P<text>.*)$", re.DOTALL
 )
@@ -148,7 +153,11 @@ def parse_decoded(
 def _plain(line: Line) -> str:
     """Return a console's line without indentation and its severity, which is kept."""
     text = line.text.lstrip()
-    if (match := _SEVERITY.match(text)) is not None:
+    match = _SEVERITY.match(text)
+    if match is None and f" {LITERT_BENCHMARK}: " in text:
+        match = _LOGGED.match(text)
+        line.source_file = LITERT_BENCHMARK if match is not None else ""
+    if match is not None:
         line.severity = match["severity"][0]
         text = match["text"]
     return text

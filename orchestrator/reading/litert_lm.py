@@ -28,7 +28,7 @@ from orchestrator.delegates.evidence import family, share_in
 from orchestrator.delegates.judging import extent_of
 from orchestrator.errors import OutputParseError
 from orchestrator.reading.headings import heading_in
-from orchestrator.reading.lines import US_OF, Buffer, Line, ProcessName
+from orchestrator.reading.lines import LITERT_BENCHMARK, US_OF, Buffer, Line, ProcessName
 from orchestrator.reading.protos import decode_message, optional_figure
 from orchestrator.records.case import DelegateName
 from orchestrator.records.model import PHASES
@@ -59,7 +59,6 @@ _MARKS: Final = (
     b"Benchmarking model:",
     b"Input token ids are too long",
     b"Failed to create engine",
-    b"No adapters found",
     b"backend constraint mismatch",
     b" Turn 1: Processed ",
 )
@@ -86,6 +85,7 @@ _START: Final = re.compile(r"Model path: (?P<model>\S.*)$|Choose backend: (?P<ba
 _OTHER_PROGRAMS: Final = re.compile(
     r"(?:\w+: )?(?:STARTING!|Log parameter values verbosely: |Loaded model |Loading model from: "
     r"|(?:Average i|I)nference timings in us: |count=\d)"
+    rf"|.{{19}} INFO {LITERT_BENCHMARK}: Model: "
 )
 _INFO: Final = re.compile(r"BenchmarkInfo:$")
 _AGGREGATED: Final = re.compile(r"Aggregated BenchmarkInfo \(median of \d+ iterations\):")
@@ -110,6 +110,8 @@ _SAMPLES_ON_CPU: Final = re.compile(r"GPU sampler unavailable")
 #: No engine was made: which code that is depends on the backend.
 _NO_ENGINE: Final = ""
 _NO_ENGINE_CODES: Final[Mapping[str, str]] = {"gpu": "gpu-init-failed", "npu": "npu-init-failed"}
+#: Of WebGPU, whichever program asked for it.
+_NO_ADAPTERS: Final = "No adapters found"
 #: Sentences of a failure, the most telling first.
 _FAILURES: Final = tuple(
     (re.compile(pattern), code)
@@ -117,7 +119,7 @@ _FAILURES: Final = tuple(
         (r"CANNOT LINK EXECUTABLE.*", "missing-library"),
         (r"(?<=^ERROR: )(Unknown command line flag|Illegal value) '.*", "bad-flag"),
         (r"Input token ids are too long\..*", "context-too-small"),
-        (r"backend constraint mismatch.*|No adapters found", _NO_ENGINE),
+        (rf"backend constraint mismatch.*|{_NO_ADAPTERS}", _NO_ENGINE),
         (r"Could not find .* locally in .*", "model-not-found"),
         (r"Invalid magic number or failed to read.*", "model-corrupt"),
         (r"Failed to create engine.*", _NO_ENGINE),
@@ -191,12 +193,13 @@ class Process:
     #: Whether another program printed between its lines: which of the two ran where isn't known.
     is_mixed: bool = False
     failures: dict[str, str] = field(default_factory=dict)
+    #: Whether a failure is one that no other program prints.
+    has_own_failure: bool = False
 
     @property
     def is_litert_lm(self) -> bool:
         """Whether anything shows that this is LiteRT-LM's output, not only its runtime's."""
-        evidence = self.repetitions or self.failures.keys() & {"context-too-small", _NO_ENGINE}
-        return self.is_command or bool(evidence)
+        return self.is_command or self.has_own_failure or bool(self.repetitions)
 
     @property
     def is_unfinished(self) -> bool:
@@ -340,7 +343,10 @@ class LitertLmReader:
         self._current.lines.append(match.string)
 
     def _take_failure(self, failure: tuple[str, str]) -> None:
-        self._current.failures.setdefault(*failure)
+        code, reason = failure
+        self._current.failures.setdefault(code, reason)
+        if code in {"context-too-small", _NO_ENGINE} and reason != _NO_ADAPTERS:
+            self._current.has_own_failure = True
 
     def _take_peak(self, match: re.Match[str]) -> None:
         name = {"p": "private_mib", "D": "dmabuf_mib"}.get(match["what"][0], "peak_mib")

@@ -17,6 +17,7 @@ from orchestrator.delegates.evidence import ECHO_NAMES, DelegateClues, is_delega
 from orchestrator.reading.failures import FailureClues, SystemLog
 from orchestrator.reading.lines import (
     BANNER_KEYS,
+    LITERT_BENCHMARK,
     NUMBER,
     Line,
     has_all_digits,
@@ -426,6 +427,21 @@ class Transcript:
             self.banner_signature = match[1]
         return match is not None
 
+    def _read_setting(self, line: Line) -> bool:
+        name, _, value = (part.strip() for part in line.text.partition(":"))
+        match name:
+            case "Model":
+                self.loaded, self.is_loaded, self.is_litert = value, True, True
+            case "Accelerators":
+                # The CPU beside another is what may take operators that it leaves.
+                names = {word.strip().lower() for word in value.split("|")} - {"cpu"}
+                self.flags |= {f"use_{word}": "true" for word in names}
+            case "Num threads":
+                self.echoed[name] = value
+            case "Using signature":
+                self.banner_signature = value
+        return bool(value)
+
     def _read_fully(self, line: Line) -> bool:
         if match := _FULLY.match(line.text):
             self.fully_accelerated = match[1].lower()
@@ -684,6 +700,17 @@ _KIND_OF_START: Final = {start: kind for kind in reversed(KINDS) for start in ki
 _START: Final = re.compile("|".join(map(re.escape, sorted(_KIND_OF_START, reverse=True))))
 #: Any other line of the file that loads LiteRT's model.
 _OF_LOADING: Final = LineKind(read=Transcript._read_loaded, stage=Stage.LOADED)
+#: What litert-benchmark logs, by the words before the colon, the model first.
+_LOGGED_KINDS: Final = {
+    "Model": LineKind(
+        read=Transcript._read_setting, stage=Stage.ECHO, begins=lambda run: not run.is_empty
+    ),
+    **dict.fromkeys(
+        ("Accelerators", "Num threads", "Using signature"),
+        LineKind(read=Transcript._read_setting, stage=Stage.ECHO),
+    ),
+    "Fully accelerated": LineKind(read=Transcript._read_fully),
+}
 
 
 def _parameter(name: str) -> LineKind:
@@ -701,6 +728,8 @@ _PARAMETERS: Final = {name: _parameter(name) for name in ECHO_NAMES}
 
 def kind_of(line: Line) -> LineKind | None:
     """Return the kind of a line by its beginning, None for any other line."""
+    if line.source_file == LITERT_BENCHMARK and line.severity == "I":
+        return _LOGGED_KINDS.get(line.text.partition(":")[0])
     if (match := _START.match(line.text)) is None:
         if line.source_file == "benchmark_litert_model.cc":
             return _OF_LOADING

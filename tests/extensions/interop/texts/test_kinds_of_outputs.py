@@ -1,8 +1,8 @@
 """What outputs of phones say, 2018 to 2026: a short text for each kind that people keep, and what
 it holds, each run of it.
 
-The texts are made up, with the forms and figures of real ones. The collections beside the
-repository hold whole ones.
+Most are made up, with the forms and figures of real ones; litert-benchmark's are real. The
+collections beside the repository hold whole ones.
 """
 
 import json
