@@ -20,7 +20,7 @@ import re
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from orchestrator.delegates import DELEGATES, FlagFamily
@@ -64,8 +64,8 @@ _MARKS: Final = (
 )
 #: The last digit of a speed that is printed.
 SPEED_STEP: Final = 0.01
-#: A delegate's part of a subgraph is logged once for each engine; a language model has some four.
-_MOST_SHARES: Final = 100
+#: Lines about where it ran; each is logged once for each engine.
+_MOST_LINES: Final = 200
 #: Of one process; more were never asked for.
 _MOST_REPETITIONS: Final = 10_000
 
@@ -102,11 +102,11 @@ _RULE: Final = re.compile(r"-{20,}$")
 _PEAK: Final = re.compile(
     r"Peak (?P<what>system ram usage|private footprint|DMA-BUF hardware usage): (?P<mb>\d[\d.]*) ?MB"
 )
-_ON_CPU: Final = re.compile(r"Created TensorFlow Lite XNNPACK delegate for CPU")
+_ON_CPU: Final = "Created TensorFlow Lite XNNPACK delegate for CPU"
 GPU_API: Final = re.compile(
     r"Created (?:default )?(?P<api>OpenCL|WebGPU|Metal|Vulkan) (?:device|context)|Initializing (?P<name>\w+)-based API"
 )
-_SAMPLES_ON_CPU: Final = re.compile(r"GPU sampler unavailable")
+_SAMPLES_ON_CPU: Final = "GPU sampler unavailable"
 #: No engine was made: which code that is depends on the backend.
 _NO_ENGINE: Final = ""
 _NO_ENGINE_CODES: Final[Mapping[str, str]] = {"gpu": "gpu-init-failed", "npu": "npu-init-failed"}
@@ -185,16 +185,29 @@ class Process:
     warmups: int | None = None
     #: Differences between its files and its text.
     disagreements: tuple[str, ...] = ()
-    shares: list[tuple[DelegateShare, str]] = field(default_factory=list)
+    #: The lines that show where it ran, each once.
     lines: list[str] = field(default_factory=list)
-    gpu_api: str = ""
-    is_on_cpu: bool = False
-    samples_on_cpu: bool = False
     #: Whether another program printed between its lines: which of the two ran where isn't known.
     is_mixed: bool = False
     failures: dict[str, str] = field(default_factory=dict)
     #: Whether a failure is one that no other program prints.
     has_own_failure: bool = False
+
+    @property
+    def shares(self) -> list[tuple[DelegateShare, str]]:
+        """What delegates took of the graphs, and the name of each graph."""
+        shares = (_share_in(line) for line in self.lines)
+        return list(dict.fromkeys(share for share in shares if share is not None))
+
+    @property
+    def gpu_api(self) -> str:
+        """The interface to the GPU, as the last line names it."""
+        matches = [match for line in self.lines if (match := GPU_API.search(line))]
+        return matches[-1]["api"] or matches[-1]["name"] if matches else ""
+
+    def says(self, words: str) -> bool:
+        """Whether a line that shows where it ran has these words."""
+        return any(words in line for line in self.lines)
 
     @property
     def is_litert_lm(self) -> bool:
@@ -324,23 +337,10 @@ class LitertLmReader:
     def _take_median(self, _: re.Match[str]) -> None:
         self._part = Part.MEDIAN
 
-    def _take_share(self, values: tuple[tuple[DelegateShare, str], str]) -> None:
-        share, text = values
-        if share not in self._current.shares and len(self._current.shares) < _MOST_SHARES:
-            self._current.shares.append(share)
-            self._current.lines.append(text)
-
-    def _take_on_cpu(self, match: re.Match[str]) -> None:
-        self._current.is_on_cpu = True
-        self._current.lines.append(match.string)
-
-    def _take_gpu(self, match: re.Match[str]) -> None:
-        self._current.gpu_api = match["api"] or match["name"]
-        self._current.lines.append(match.string)
-
-    def _take_sampler(self, match: re.Match[str]) -> None:
-        self._current.samples_on_cpu = True
-        self._current.lines.append(match.string)
+    def _take_evidence(self, text: str) -> None:
+        lines = self._current.lines
+        if text not in lines and len(lines) < _MOST_LINES:
+            lines.append(text)
 
     def _take_failure(self, failure: tuple[str, str]) -> None:
         code, reason = failure
@@ -402,23 +402,25 @@ class LitertLmReader:
 
     def _close(self) -> None:
         if self._current.is_mixed:
-            self._current = replace(
-                self._current,
-                shares=[],
-                lines=[],
-                gpu_api="",
-                is_on_cpu=False,
-                samples_on_cpu=False,
-            )
+            self._current.lines = []
         if self._current.is_litert_lm or (self._is_known and self._current.failures):
             self.processes.append(self._current)
         self._current, self._part = Process(), Part.PROCESS
 
 
-def _share_in(text: str) -> tuple[tuple[DelegateShare, str], str] | None:
-    """Return the share of a delegate with its graph, and the line; None for any other line."""
-    share = share_in(text[text.index("Replacing") :]) if "Replacing" in text else None
-    return None if share is None else (share, text)
+def _share_in(text: str) -> tuple[DelegateShare, str] | None:
+    """Return the share of a delegate and its graph; None for any other line."""
+    return share_in(text[text.index("Replacing") :]) if "Replacing" in text else None
+
+
+def _delegate_in(text: str) -> str | None:
+    """Return a line about a delegate of an engine, which is made before its results."""
+    return text if _ON_CPU in text or _share_in(text) is not None else None
+
+
+def _gpu_in(text: str) -> str | None:
+    """Return a line about the GPU or its sampler."""
+    return text if _SAMPLES_ON_CPU in text or GPU_API.search(text) else None
 
 
 def _failure_in(text: str) -> tuple[str, str] | None:
@@ -455,10 +457,8 @@ _FORMS: Final = (
     _Form(_COMMAND_RESULTS.match, LitertLmReader._take_command_results),
     _Form(_AGGREGATED.match, LitertLmReader._take_median),
     # Where it ran.
-    _Form(_share_in, LitertLmReader._take_share, begins=LitertLmReader.has_results),
-    _Form(_ON_CPU.search, LitertLmReader._take_on_cpu, begins=LitertLmReader.has_results),
-    _Form(GPU_API.search, LitertLmReader._take_gpu),
-    _Form(_SAMPLES_ON_CPU.search, LitertLmReader._take_sampler),
+    _Form(_delegate_in, LitertLmReader._take_evidence, begins=LitertLmReader.has_results),
+    _Form(_gpu_in, LitertLmReader._take_evidence),
     _Form(_failure_in, LitertLmReader._take_failure),
     _Form(_PEAK.match, LitertLmReader._take_peak),
     # The command's settings and results.
@@ -631,7 +631,7 @@ def _extra(process: Process, phase: str, measured: Sequence[_Turns]) -> dict[str
         "speculative_decoding": process.speculative or None,
         # Where only a speed is printed, it has two decimals.
         "resolution_us": SPEED_STEP * US_PER_S / speed**2 if speed and not measured else None,
-        "sampled_on_cpu": "yes" if phase == "decode" and process.samples_on_cpu else None,
+        "sampled_on_cpu": "yes" if phase == "decode" and process.says(_SAMPLES_ON_CPU) else None,
     }
     return {name: value for name, value in extra.items() if value is not None}
 
@@ -730,7 +730,7 @@ def _delegate(
     delegates = {_family(share) for share, _ in process.shares}
     if process.gpu_api:
         delegates.add("gpu")
-    if process.is_on_cpu:
+    if process.says(_ON_CPU):
         delegates.add("xnnpack")
     # A sampler may run on the GPU beside the NPU.
     actual = next((name for name in (expected, "gpu", "npu", "xnnpack") if name in delegates), "")
@@ -753,6 +753,6 @@ def _delegate(
         total_nodes=total,
         partitions=phase_share.partitions if phase_share is not None else None,
         backend=process.gpu_api.lower(),
-        lines=tuple(dict.fromkeys(process.lines))[:20],
+        lines=tuple(process.lines[:20]),
         shares=tuple(share for share, _ in process.shares),
     )

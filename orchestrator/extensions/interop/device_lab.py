@@ -109,8 +109,7 @@ def _with_evidence(process: Process, logcat: bytes) -> Process:
         logged for logged in processes if len(logged.repetitions) == len(process.repetitions)
     ]
     for logged in (matching or processes)[-1:]:
-        process.shares, process.lines, process.gpu_api = logged.shares, logged.lines, logged.gpu_api
-        process.is_on_cpu, process.samples_on_cpu = logged.is_on_cpu, logged.samples_on_cpu
+        process.lines = logged.lines
         process.failures = logged.failures
         if len(logged.repetitions) > len(process.repetitions):
             process.disagreements = (
