@@ -143,16 +143,13 @@ def _tool(name: str, declared: Iterable[str]) -> ToolName:
 
 def _source(workspace: Workspace, tool: ToolName, build_name: str, serial: str) -> Flags:
     """Return the flags of the named build, of the device's build, or of all builds as documented."""
-    if tool.is_declared:
-        title = program(tool).title
+    if tool.is_declared or not (serial or build_name):
+        title = program(tool).title if tool.is_declared else f"{tool}, all builds, as documented"
         return Flags(tool=tool, schema=schema_of(tool), build=None, title=title)
     if serial:
         build = _on_device(workspace, tool, build_name, serial)
-    elif build_name:
-        build = _build_by_name(workspace, tool, build_name)
     else:
-        title = f"{tool}, all builds, as documented"
-        return Flags(tool=tool, schema=schema_of(tool), build=None, title=title)
+        build = _build_by_name(workspace, tool, build_name)
     schema = workspace.flag_book.schema(build)
     how = (
         "as it says itself"

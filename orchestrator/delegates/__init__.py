@@ -115,6 +115,12 @@ DELEGATES: Final[Mapping[DelegateName, Delegate]] = MappingProxyType(
         }
     )
 )
+#: LiteRT's name of a phone's hardware -> the delegate that uses it.
+ACCELERATORS: Final[Mapping[str, DelegateName]] = {
+    record.flags[FlagFamily.LITERT_LM]["backend"]: name
+    for name, record in DELEGATES.items()
+    if FlagFamily.LITERT_LM in record.flags
+}
 #: Flags with their values, each also with ``""``, which is any but those of _OFF.
 Switch: TypeAlias = frozenset[tuple[str, str]]
 #: Values that switch a flag off.

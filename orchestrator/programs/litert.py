@@ -21,7 +21,7 @@ from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeGuard
 
-from orchestrator.delegates import DELEGATES, FlagFamily, flags_of
+from orchestrator.delegates import ACCELERATORS, DELEGATES, FlagFamily, flags_of
 from orchestrator.errors import UsageError
 from orchestrator.ports import Device, InvocationRequest
 from orchestrator.programs import Program
@@ -131,11 +131,6 @@ def litert_command(request: InvocationRequest, counts: Counts, *, folder: str) -
     delegate_flags = flags_of(case.delegate, FlagFamily.LITERT_BENCHMARK)
     plan_flags = dict(case.flags)
     require_right(plan_flags, FlagFamily.LITERT_BENCHMARK, delegate_flags)
-    switches = {
-        name
-        for name, spec in documented_flags(FlagFamily.LITERT_BENCHMARK).flags.items()
-        if spec.kind == "bool"
-    }
     words = [
         request.program_path,
         f"--model={request.model_path}",
@@ -143,17 +138,14 @@ def litert_command(request: InvocationRequest, counts: Counts, *, folder: str) -
         f"--warmup_runs={counts.warmups}",
         f"--num_threads={case.threads}",
         f"--result_json={folder}/{RESULT_FILE}",
-        *(
-            f"--{_SPELLED.get(name, name)}={placed_value(value, request)}"
-            for name, value in plan_flags.items()
-            if name not in switches
-        ),
-        *(
-            f"--{name}"
-            for name, value in {**delegate_flags, **plan_flags}.items()
-            if name in switches and value in {"true", "1"}
-        ),
     ]
+    known = documented_flags(FlagFamily.LITERT_BENCHMARK).flags
+    for name, value in {**delegate_flags, **plan_flags}.items():
+        word = f"--{_SPELLED.get(name, name)}"
+        if known[name].kind != "bool":
+            words.append(f"{word}={placed_value(value, request)}")
+        elif value in {"true", "1"}:
+            words.append(word)
     return shlex.join(on_cores(request, words))
 
 
@@ -261,9 +253,13 @@ def litert_report(result: Mapping[str, Any]) -> ToolReport:
         )
         return ToolReport(outcome="failed", failure_code=TOO_FAST, failure_reason=reason)
     warmups = int(latency.get("num_warmup_runs", 0))
-    accelerators = result.get("accelerators", ())
-    words = {"GPU": DelegateName.GPU, "NPU": DelegateName.NPU, "CPU": DelegateName.XNNPACK}
-    requested = next((word.value for name, word in words.items() if name in accelerators), "")
+    used = (
+        name
+        for word, name in ACCELERATORS.items()
+        if word.upper() in result.get("accelerators", ())
+    )
+    # The CPU beside another takes what that leaves.
+    requested = min(used, key=lambda name: name.is_cpu, default="")
     names = {"graph": result.get("model"), "signature": result.get("signature")}
     return ToolReport(
         outcome="ok",
@@ -276,7 +272,7 @@ def litert_report(result: Mapping[str, Any]) -> ToolReport:
         ),
         inference=inference,
         delegate=DelegateEvidence(
-            requested=requested,
+            requested=str(requested),
             lines=(f"fully_accelerated: {result.get('fully_accelerated')}",),
         ),
         echoed={"Num threads": str(result.get("num_threads", ""))},

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from orchestrator.delegates import DELEGATES, FlagFamily
+from orchestrator.delegates import ACCELERATORS
 from orchestrator.delegates.evidence import family, share_in
 from orchestrator.delegates.judging import extent_of
 from orchestrator.errors import OutputParseError
@@ -42,11 +42,7 @@ from orchestrator.records.run import (
 from orchestrator.units import US_PER_MS, US_PER_S
 
 #: A value of the program's ``--backend`` -> the delegate's name.
-_BACKENDS: Final[Mapping[str, str]] = {
-    delegate.flags[FlagFamily.LITERT_LM]["backend"]: name.value
-    for name, delegate in DELEGATES.items()
-    if FlagFamily.LITERT_LM in delegate.flags
-} | {
+_BACKENDS: Final = {word: name.value for word, name in ACCELERATORS.items()} | {
     # Kernels of LiteRT-LM's own for the same hardware.
     "cpu_artisan": DelegateName.XNNPACK.value,
     "gpu_artisan": DelegateName.GPU.value,

@@ -193,11 +193,9 @@ class FlagSpec:
     @property
     def allowed(self) -> str:
         """The allowed values in words, empty for any text."""
-        numbers = [_in_words(choice) for choice in self.choices if ".." in choice]
-        if numbers and len(self.choices) == 1:
-            return numbers[0]
         if self.choices:
-            return f"one of {', '.join(self.choices)}"
+            words = re.sub(r"\.\.$", " or more", ", ".join(self.choices))
+            return f"one of {words}" if len(self.choices) > 1 else words
         return _TYPES[self.kind][1] if self.kind in _TYPES else ""
 
     def expected(self, value: str) -> str:
@@ -210,14 +208,6 @@ class FlagSpec:
             return of_type
         is_free = not self.choices or value == self.default
         return "" if is_free or any(_is_in(value, each) for each in self.choices) else self.allowed
-
-
-def _in_words(numbers: str) -> str:
-    """Return a choice of whole numbers in words."""
-    low, _, high = numbers.removesuffix(",...").partition("..")
-    words = f"from {low}{f' up to {high}' if high else ''}"
-    commas = ", with commas between" if numbers.endswith(",...") else ""
-    return f"{'whole numbers' if commas else 'a whole number'} {words}{commas}"
 
 
 def _is_in(value: str, choice: str) -> bool:

@@ -21,7 +21,7 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from orchestrator import __version__
-from orchestrator.delegates import delegate_called
+from orchestrator.delegates import ACCELERATORS, delegate_called
 from orchestrator.delegates.judging import extent_of
 from orchestrator.documents import fault_text
 from orchestrator.errors import OutputParseError
@@ -48,13 +48,6 @@ from orchestrator.records.run import (
 from orchestrator.records.verdict import Quality
 from orchestrator.units import US_PER_MS, US_PER_S, tokens_per_s
 
-#: The delegate that the leaderboard's ``accelerator`` requests: LiteRT applies XNNPACK on the CPU
-#: by itself.
-ACCELERATORS: Final[Mapping[str, DelegateName]] = {
-    "cpu": DelegateName.XNNPACK,
-    "gpu": DelegateName.GPU,
-    "npu": DelegateName.NPU,
-}
 PLATFORMS: Final[Mapping[str, DeviceKind]] = {
     "android": DeviceKind.ANDROID,
     "linux": DeviceKind.HOST,

@@ -16,6 +16,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import Field
 
+from orchestrator.delegates import ACCELERATORS
 from orchestrator.errors import OutputParseError, UsageError
 from orchestrator.extensions.interop.device_lab import (
     LOGCAT,
@@ -36,7 +37,6 @@ from orchestrator.extensions.interop.importing import (
     read_source,
 )
 from orchestrator.extensions.interop.leaderboard import (
-    ACCELERATORS,
     PLATFORMS,
     Few,
     Part,

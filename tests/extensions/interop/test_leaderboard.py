@@ -70,7 +70,9 @@ def test_tokens_are_read_as_they_were_written(speeds: list[tuple[float, float]])
     """A single repetition, and several of which the first warms up."""
     flags = {"prefill_tokens": "1024", "decode_tokens": "256", "max_num_tokens": "1280"}
     process = Process(
-        asked={name: int(value) for name, value in flags.items()}, peak_mib=812.5, is_on_cpu=True
+        asked={name: int(value) for name, value in flags.items()},
+        peak_mib=812.5,
+        lines=["Created TensorFlow Lite XNNPACK delegate for CPU."],
     )
     for prefill, decode in speeds:
         repetition = Repetition(has_rule=True, init_us=817_700.0)

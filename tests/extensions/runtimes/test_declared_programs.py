@@ -104,7 +104,7 @@ def test_what_a_program_is_not_declared_with_is_refused_before_anything_runs(
     gguf = a_model(tmp_path, ".gguf")
     phone = ("-s", lab.serial)
     said = lab.cli("bench", gguf, *phone, "--flag", "repetitions=0").ended_with(2).said
-    assert "--repetitions=0: a whole number from 1 up to 1000 is expected" in said
+    assert "--repetitions=0: 1..1000 is expected" in said
     said = lab.cli("bench", gguf, *phone, "--flag", "prompt=1").ended_with(2).said
     assert "the program has no flag --prompt; did you mean --prompt_tokens?" in said
     said = lab.cli("bench", a_model(tmp_path, ".param"), *phone).ended_with(2).said
@@ -233,7 +233,7 @@ def test_a_program_is_kept_by_content_and_used_without_being_named_again(
     # Its parameters are listed with their meaning and bounds.
     (flag,) = cli.json("flags counting")["flags"]
     assert (flag["name"], flag["type"], flag["default"]) == ("n", "int", "4")
-    assert flag["meaning"] == "what is counted: a whole number from 1"
+    assert flag["meaning"] == "what is counted: 1 or more"
     # What was measured stays readable when nobody declares the program any more.
     declaration.unlink()
     (row,) = cli("report --format json").ok().json["results"]
