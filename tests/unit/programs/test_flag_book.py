@@ -9,7 +9,6 @@ from orchestrator.delegates import DELEGATES, FlagFamily
 from orchestrator.ports import unplaced
 from orchestrator.programs.flags import (
     FlagBook,
-    documented_flags,
 )
 from orchestrator.programs.running import benchmark_flags
 from orchestrator.records.build_spec import FlagFault
@@ -23,9 +22,6 @@ BUILD = Build(name="b", tool=ToolName.NATIVE, sha256=BuildSha("a" * 64), abi="x8
 CASE = sample_lab.case(
     tool=ToolName.NATIVE, delegate=DelegateName.XNNPACK, build_sha256=BUILD.sha256
 )
-
-
-DOCUMENTED = documented_flags(FlagFamily.BENCHMARK_MODEL)
 
 
 def faults(

@@ -340,59 +340,6 @@ def test_a_text_with_nothing_of_a_program_is_refused_whatever_is_around_its_line
         parse_text("1. bake a cake\n2. count=eggs\n| 3 |\n> Inference\n")
 
 
-RESULT = """\
-Model initialization:  36.20 ms
-Warmup (first):        11.50 ms
-Warmup (avg):          9.85 ms (5 runs)
-Inference (avg):       10.08 ms (50 runs)
-Inference (min):       9.20 ms
-Inference (max):       16.27 ms
-Inference (median):    10.01 ms
-Inference (std):       1.02 ms
-Inference (p5):        9.31 ms
-Inference (p95):       12.40 ms
-Fully accelerated:     True
-"""
-
-
-def test_litert_benchmark_s_text_and_its_json_say_the_same() -> None:
-    latency = {
-        "init_ms": 36.2,
-        "warmup_first_ms": 11.5,
-        "warmup_avg_ms": 9.85,
-        "num_warmup_runs": 5,
-        "avg_ms": 10.08,
-    }
-    latency |= {
-        "min_ms": 9.2,
-        "max_ms": 16.27,
-        "median_ms": 10.01,
-        "std_ms": 1.02,
-        "p5_ms": 9.31,
-        "p95_ms": 12.4,
-    }
-    document = {
-        "model": "m.tflite",
-        "model_size_mb": 0.88,
-        "accelerators": ["GPU", "CPU"],
-        "fully_accelerated": True,
-        "num_threads": 4,
-        "latency": {**latency, "num_runs": 50},
-    }
-    known = {
-        "init_us": 36_200, "inference_avg_us": 10_080, "inference_count": 50, "inference_min_us": 9_200,
-        "inference_max_us": 16_270, "inference_median_us": 10_010, "inference_p5_us": 9_310, "inference_p95_us": 12_400,
-    }  # fmt: skip
-    told, written = one(RESULT), one(json.dumps(document, indent=2))
-    assert told.items() >= known.items()
-    assert written.items() >= known.items()
-    # Two digits of a size name no file, as `--model` does.
-    assert "model_mb" not in written
-    assert written.items() >= {"graph": "m.tflite", "requested_delegate": "gpu"}.items()
-    assert told["fully_accelerated"] == "true"
-    assert "fully_accelerated: True" in str(written["delegate_evidence"])
-
-
 @pytest.mark.parametrize("mean_ms", [0.0, 0.01])
 def test_inferences_shorter_than_the_program_rounds_to_are_too_fast_and_were_made(
     mean_ms: float,
