@@ -28,7 +28,7 @@ from orchestrator.analysis.effect import (
     pairs_of,
 )
 from orchestrator.analysis.intervals import margin
-from orchestrator.analysis.measured import Measured
+from orchestrator.analysis.measured import MeasuredCase
 from orchestrator.analysis.summary import SessionNoise
 from orchestrator.frozen import frozen
 from orchestrator.records.case import Case, SeriesKey
@@ -139,12 +139,12 @@ class Rule:
 
 
 def match(
-    baseline: Sequence[Measured], candidate: Sequence[Measured], rule: Rule
-) -> tuple[list[tuple[Measured, Measured]], list[Measured], list[Measured]]:
+    baseline: Sequence[MeasuredCase], candidate: Sequence[MeasuredCase], rule: Rule
+) -> tuple[list[tuple[MeasuredCase, MeasuredCase]], list[MeasuredCase], list[MeasuredCase]]:
     """Return the pairs that belong together and the unpaired cases of each side; no case is in two
     pairs.
     """
-    pairs: list[tuple[Measured, Measured]] = []
+    pairs: list[tuple[MeasuredCase, MeasuredCase]] = []
     left_baseline, left_candidate = list(baseline), list(candidate)
     for step, dropped in enumerate(_matching_steps(rule)):
         keys = [_cases_by_key(side, dropped, rule) for side in (left_baseline, left_candidate)]
@@ -180,9 +180,9 @@ def _matching_steps(rule: Rule) -> list[_Parts]:
 
 
 def _cases_by_key(
-    side: Sequence[Measured], dropped: _Parts, rule: Rule
-) -> dict[tuple[object, ...], list[Measured]]:
-    groups: dict[tuple[object, ...], list[Measured]] = defaultdict(list)
+    side: Sequence[MeasuredCase], dropped: _Parts, rule: Rule
+) -> dict[tuple[object, ...], list[MeasuredCase]]:
+    groups: dict[tuple[object, ...], list[MeasuredCase]] = defaultdict(list)
     for item in side:
         case = item.case
         parts: dict[str, object] = {
@@ -202,7 +202,7 @@ def _cases_by_key(
     return groups
 
 
-def title_of(item: Measured, rule: Rule) -> str:
+def title_of(item: MeasuredCase, rule: Rule) -> str:
     """Return a case's name without what is compared: ``mobilenet on Pixel 4 (virtual) A1: xnnpack,
     4 threads``.
     """
@@ -253,8 +253,8 @@ class ComparedCase:
 
     #: Names the case without what is compared.
     title: str
-    baseline: Measured
-    candidate: Measured
+    baseline: MeasuredCase
+    candidate: MeasuredCase
     verdict: ComparisonVerdict
     #: What keeps them apart; empty unless the verdict is INCOMPARABLE.
     differences: tuple[Difference, ...] = ()
@@ -351,8 +351,8 @@ class Comparison:
 
 
 def compare_sides(
-    baseline: Sequence[Measured],
-    candidate: Sequence[Measured],
+    baseline: Sequence[MeasuredCase],
+    candidate: Sequence[MeasuredCase],
     rule: Rule,
     *,
     names: tuple[str, str] = ("", ""),
@@ -377,7 +377,7 @@ def compare_sides(
     )
 
 
-def compare_measured(before: Measured, after: Measured, rule: Rule) -> ComparedCase:
+def compare_measured(before: MeasuredCase, after: MeasuredCase, rule: Rule) -> ComparedCase:
     """Return the verdict on two measured cases: the figures' own, or INCOMPARABLE with what
     differs.
 
@@ -414,7 +414,7 @@ def compare_measured(before: Measured, after: Measured, rule: Rule) -> ComparedC
     )
 
 
-def _doubts(before: Measured, after: Measured) -> list[str]:
+def _doubts(before: MeasuredCase, after: MeasuredCase) -> list[str]:
     """Return the reasons why a difference of two sessions isn't called a change, as sentences."""
     if _same_place(before, after):
         return []
@@ -434,13 +434,13 @@ CONFIG: Final[Mapping[Fact, Callable[[Case], str]]] = {
 }
 
 
-def _in_case(fact: Fact) -> Callable[[Measured], str]:
+def _in_case(fact: Fact) -> Callable[[MeasuredCase], str]:
     return lambda item: CONFIG[fact](item.case)
 
 
 #: A fact's noun and its value for a case, the most serious first; an empty value is unknown and never
 #: differs.
-_FACTS: Final[Mapping[Fact, tuple[str, Callable[[Measured], object]]]] = {
+_FACTS: Final[Mapping[Fact, tuple[str, Callable[[MeasuredCase], object]]]] = {
     Fact.DEVICE: ("device", lambda item: item.case.serial),
     Fact.SYSTEM: ("device's operating system", lambda item: item.system),
     Fact.BUILD: ("program", lambda item: item.build),
@@ -458,7 +458,9 @@ _FACTS: Final[Mapping[Fact, tuple[str, Callable[[Measured], object]]]] = {
 _PART_OF: Final = {Fact.SYSTEM: Fact.DEVICE, Fact.MODE: Fact.TOOL}
 
 
-def differences_of(before: Measured, after: Measured, free: frozenset[Fact]) -> list[Difference]:
+def differences_of(
+    before: MeasuredCase, after: MeasuredCase, free: frozenset[Fact]
+) -> list[Difference]:
     """Return every fact that must agree and doesn't, the most serious first."""
     before_case, after_case = before.case, after.case
     differences: list[Difference] = []
@@ -499,7 +501,7 @@ def differences_of(before: Measured, after: Measured, free: frozenset[Fact]) -> 
     return differences
 
 
-def are_grades_apart(before: Measured, after: Measured) -> bool:
+def are_grades_apart(before: MeasuredCase, after: MeasuredCase) -> bool:
     """Whether the sides were controlled so differently that their figures can't be compared.
 
     Neighbouring grades are noted beside the figure: one invocation of several that was a little
@@ -518,7 +520,9 @@ def are_grades_apart(before: Measured, after: Measured) -> bool:
     return steps > 1 or Grade.E in {before.grade, after.grade}
 
 
-def same_kind(before: Measured, after: Measured) -> tuple[Measured, Measured, list[str]]:
+def same_kind(
+    before: MeasuredCase, after: MeasuredCase
+) -> tuple[MeasuredCase, MeasuredCase, list[str]]:
     """Return both sides with figures of one kind, and notes about that.
 
     Sides without a common kind stay as they are: :func:`differences_of` reports it.
@@ -535,15 +539,15 @@ def same_kind(before: Measured, after: Measured) -> tuple[Measured, Measured, li
     )
 
 
-def _sides(before: Measured, after: Measured) -> tuple[tuple[str, Measured], ...]:
+def _sides(before: MeasuredCase, after: MeasuredCase) -> tuple[tuple[str, MeasuredCase], ...]:
     return ("baseline", before), ("candidate", after)
 
 
-def _same_place(before: Measured, after: Measured) -> bool:
+def _same_place(before: MeasuredCase, after: MeasuredCase) -> bool:
     return before.campaign_id == after.campaign_id and before.case.serial == after.case.serial
 
 
-def _figure_faults(name: str, item: Measured) -> list[Difference]:
+def _figure_faults(name: str, item: MeasuredCase) -> list[Difference]:
     result = item.result
     reason = result.reason.rstrip(".")
     if result.status is CaseStatus.REJECTED or result.quality is Quality.REJECTED:
@@ -557,13 +561,13 @@ def _figure_faults(name: str, item: Measured) -> list[Difference]:
     return []
 
 
-def _mostly_fails(item: Measured) -> bool:
+def _mostly_fails(item: MeasuredCase) -> bool:
     """Whether more than half of the runs that came to an end of their own gave no result."""
     ended = [run.outcome for run in item.timing if run.outcome.has_ended]
     return 2 * sum(outcome is not Outcome.COMPLETED for outcome in ended) > len(ended)
 
 
-def _notes(before: Measured, after: Measured, rule: Rule) -> list[str]:
+def _notes(before: MeasuredCase, after: MeasuredCase, rule: Rule) -> list[str]:
     """Return notes that a comparison needs beside its figures, as sentences."""
     notes = []
     for name, item in _sides(before, after):
@@ -603,7 +607,7 @@ def _notes(before: Measured, after: Measured, rule: Rule) -> list[str]:
     return notes
 
 
-def _verdict(before: Measured, after: Measured, rule: Rule) -> ComparisonVerdict:
+def _verdict(before: MeasuredCase, after: MeasuredCase, rule: Rule) -> ComparisonVerdict:
     baseline, candidate = before.result.summary, after.result.summary
     assert baseline is not None, "what is compared has a figure"
     assert candidate is not None, "what is compared has a figure"
@@ -625,13 +629,13 @@ def _verdict(before: Measured, after: Measured, rule: Rule) -> ComparisonVerdict
     return replace(verdict, reasons=(*verdict.reasons, *notes))
 
 
-def _sessions(before: Measured, after: Measured, rule: Rule) -> SessionNoise:
+def _sessions(before: MeasuredCase, after: MeasuredCase, rule: Rule) -> SessionNoise:
     """Return the session noise of the series with more steps."""
     noises = [rule.sessions.get(item.case.series_key, SessionNoise()) for item in (before, after)]
     return max(noises, key=lambda noise: noise.steps)
 
 
-def _unpaired_notes(before: Measured, after: Measured, paired: int) -> list[str]:
+def _unpaired_notes(before: MeasuredCase, after: MeasuredCase, paired: int) -> list[str]:
     """Return notes about unpaired runs: the other run can't be used or came late, or its side
     stopped earlier.
     """

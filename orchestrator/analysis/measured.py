@@ -77,7 +77,7 @@ class FindingCount:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured:
+class MeasuredCase:
     """One case with its runs, and what they are worth."""
 
     case: Case
@@ -253,7 +253,7 @@ def judge_cases(
     beside: Iterable[RunRecord] = (),
     devices: Mapping[Serial, DeviceFacts] = _NOTHING,
     builds: Mapping[str, Build] = _NOTHING,
-) -> dict[CaseKey, Measured]:
+) -> dict[CaseKey, MeasuredCase]:
     """Return each case that was planned or run, judged by its runs: those planned first, in the
     order of their campaigns.
 
@@ -288,7 +288,7 @@ def judge_cases(
     checks = newest_checks(results, campaigns)
     timed_runs = (run for run in (*results, *beside) if run.run_pass is FIGURE_PASS)
     autocorrelations = _autocorrelations(filter(is_result, timed_runs), by_id)
-    gathered: dict[CaseKey, Measured] = {}
+    gathered: dict[CaseKey, MeasuredCase] = {}
     for key, case in cases.items():
         case_runs = by_case.get(key, [])
         # A case without a completed run has no outputs to check.
@@ -305,7 +305,7 @@ def judge_cases(
             latency = replace(latency, status=CaseStatus.UNTIMED)
         names = dict.fromkeys(run.campaign_id for run in case_runs)
         with_runs = [by_id[name] for name in names if name in by_id]
-        gathered[key] = Measured(
+        gathered[key] = MeasuredCase(
             case=case,
             runs=tuple(case_runs),
             latency=latency,
@@ -352,7 +352,7 @@ def measured_cases(
     devices: Mapping[Serial, DeviceFacts],
     builds: Mapping[str, Build],
     campaigns: Iterable[Campaign] = (),
-) -> list[Measured]:
+) -> list[MeasuredCase]:
     """Return the cases with runs of their latency, one for each campaign and case, campaign by
     campaign in the order in which they were stored; runs of an unfit device don't count.
     """
@@ -363,7 +363,7 @@ def measured_cases(
         if run.outcome is not Outcome.UNFIT
         and (run.run_pass is FIGURE_PASS or check_of(run) is not None)
     )
-    measured: list[Measured] = []
+    measured: list[MeasuredCase] = []
     for name, campaign_runs in grouped(fit_runs, lambda run: run.campaign_id).items():
         campaign = [by_id[name]] if name in by_id else []
         cases = judge_cases(campaign_runs, campaign, devices=devices, builds=builds)

@@ -23,7 +23,7 @@ from orchestrator.analysis.intervals import (
     error_factor,
     margin,
 )
-from orchestrator.analysis.measured import Measured, judge_cases
+from orchestrator.analysis.measured import MeasuredCase, judge_cases
 from orchestrator.analysis.outcome import figure_us
 from orchestrator.analysis.summary import LEVEL, Summary, logs_of, summarize
 from orchestrator.frozen import frozen
@@ -185,7 +185,7 @@ def is_hopeless(endings: Sequence[tuple[Outcome, str]]) -> bool:
 
 
 def progress_by_case(
-    campaign: Campaign, measured: Mapping[CaseKey, Measured]
+    campaign: Campaign, measured: Mapping[CaseKey, MeasuredCase]
 ) -> dict[CaseKey, CaseProgress]:
     """Return the progress of every case with timing invocations in a campaign, of the cases that
     were gathered from its runs.
@@ -248,7 +248,7 @@ def next_round(
 
 
 def _case_progress(
-    measured: Measured, runs: Sequence[RunRecord], rule: StoppingRule | None, planned: set[int]
+    measured: MeasuredCase, runs: Sequence[RunRecord], rule: StoppingRule | None, planned: set[int]
 ) -> CaseProgress:
     """Return a case's progress; ``runs`` are its timing runs by number, ``planned`` the numbers of
     the plan.

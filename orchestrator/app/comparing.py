@@ -19,7 +19,7 @@ from orchestrator.analysis.comparison import (
     compare_sides,
     title_of,
 )
-from orchestrator.analysis.measured import Measured
+from orchestrator.analysis.measured import MeasuredCase
 from orchestrator.analysis.pairing import PairCount, pair_counts, pairing_of
 from orchestrator.analysis.summary import session_noises
 from orchestrator.app.progress import ending_text
@@ -151,7 +151,7 @@ def _between_campaigns(workspace: Workspace, words: Sequence[str], rule: Rule) -
 
 def _compared(
     workspace: Workspace,
-    sides: tuple[Sequence[Measured], Sequence[Measured]],
+    sides: tuple[Sequence[MeasuredCase], Sequence[MeasuredCase]],
     rule: Rule,
     names: tuple[str, str],
 ) -> Comparison:
@@ -219,21 +219,21 @@ def _within_campaigns(
 
 
 def _sides(
-    cases: Sequence[Measured], fits: Sequence[Callable[[Case], bool]]
-) -> list[list[Measured]]:
+    cases: Sequence[MeasuredCase], fits: Sequence[Callable[[Case], bool]]
+) -> list[list[MeasuredCase]]:
     """Return the measured cases of each side."""
     return [[item for item in cases if fit(item.case)] for fit in fits]
 
 
 def _newest_sides(
     workspace: Workspace, fits: Sequence[Callable[[Case], bool]]
-) -> list[list[Measured]]:
+) -> list[list[MeasuredCase]]:
     """Return both sides of the newest campaign that measured both, else each of the newest one that
     measured it.
     """
-    newest: list[list[Measured]] = [[], []]
+    newest: list[list[MeasuredCase]] = [[], []]
     # Where a side has no result at all, the newest campaign that tried it has the reason.
-    tried: list[list[Measured]] = [[], []]
+    tried: list[list[MeasuredCase]] = [[], []]
     for listed in workspace.store.campaigns():
         campaign = read_campaign(workspace.store, listed.campaign_id)
         planned = [any(fit(item.case) for item in campaign.invocations) for fit in fits]
@@ -391,7 +391,7 @@ def unmeasured_reason(row: ComparedCase) -> str:
     return next((text for code, text in _LEFT_OUT.items() if code in codes), "")
 
 
-def _failures(name: str, side: Measured, runs: Iterable[RunRecord]) -> Iterator[str]:
+def _failures(name: str, side: MeasuredCase, runs: Iterable[RunRecord]) -> Iterator[str]:
     """Yield a sentence for each cause of failed runs of a side, warm-up runs included; not for the
     cause that explains its missing figure.
     """

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import field, replace
 
 from orchestrator.analysis.case_result import CaseResult
-from orchestrator.analysis.measured import Measured, judge_cases
+from orchestrator.analysis.measured import MeasuredCase, judge_cases
 from orchestrator.analysis.outcome import figure_us
 from orchestrator.analysis.rounds import progress_by_case
 from orchestrator.frozen import frozen
@@ -167,7 +167,7 @@ class _Shown:
 
 
 def _stopped(
-    campaigns: Sequence[Campaign], measured: Mapping[CaseKey, Measured]
+    campaigns: Sequence[Campaign], measured: Mapping[CaseKey, MeasuredCase]
 ) -> Mapping[CaseKey, Sequence[tuple[str, str]]]:
     """Return why cases have their number of invocations, as code and sentence for each campaign
     with a stopping rule.
@@ -181,7 +181,7 @@ def _stopped(
 
 
 def _result_row(
-    measured: Measured, shown: _Shown, stopped: Mapping[CaseKey, Sequence[tuple[str, str]]]
+    measured: MeasuredCase, shown: _Shown, stopped: Mapping[CaseKey, Sequence[tuple[str, str]]]
 ) -> ResultRow:
     key, device = measured.case.case_key, shown.devices[measured.case.serial]
     is_host = device.facts is not None and device.facts.kind is DeviceKind.HOST
@@ -278,7 +278,7 @@ def _invocation_row(
 
 
 def _device_rows(
-    cases: Iterable[Measured], skipped_on: Sequence[str], devices: Mapping[Serial, DeviceFacts]
+    cases: Iterable[MeasuredCase], skipped_on: Sequence[str], devices: Mapping[Serial, DeviceFacts]
 ) -> dict[str, DeviceRow]:
     is_virtual: dict[str, bool] = {}
     for item in cases:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from orchestrator.analysis.comparison import ComparedCase, Comparison
-from orchestrator.analysis.measured import Measured
+from orchestrator.analysis.measured import MeasuredCase
 from orchestrator.passes import pass_tables
 from orchestrator.records.case import grouped
 from orchestrator.report.advice import collect_advice
@@ -316,7 +316,7 @@ def _table(comparison: Comparison, rows: Sequence[ComparedCase]) -> tuple[Table[
     return replace(table, columns=columns, rows=rows), grid_lines(axis)
 
 
-def _no_result(item: Measured) -> str | None:
+def _no_result(item: MeasuredCase) -> str | None:
     """Return the text of a figure that isn't the requested one's; None where there is none."""
     other_us = item.result.not_a_result_us
     if other_us is None:
@@ -345,7 +345,7 @@ def _details(row: ComparedCase) -> Mapping[str, object]:
 
 def _sides(comparison: Comparison) -> Table[Fact]:
     """Return the table of facts of both sides."""
-    facts: Mapping[str, Callable[[Measured], str]] = {
+    facts: Mapping[str, Callable[[MeasuredCase], str]] = {
         "campaign": lambda item: ", ".join(filter(None, (item.campaign_id, item.origin))),
         "program": lambda item: item.build,
         "device": lambda item: item.device,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from orchestrator.analysis.comparison import ComparedCase, Comparison, Overall
-from orchestrator.analysis.measured import Measured
+from orchestrator.analysis.measured import MeasuredCase
 from orchestrator.records.verdict import ComparisonOutcome, ComparisonVerdict
 from orchestrator.tables.table import (
     DATA,
@@ -84,7 +84,7 @@ def runs_text(verdict: ComparisonVerdict) -> str:
     )
 
 
-def figure_of(item: Measured) -> str:
+def figure_of(item: MeasuredCase) -> str:
     """Return the text of a side's figure; none where it isn't the requested one's."""
     return format_figure(item.result.median_us, is_per_token=item.case.is_per_token)
 
@@ -94,7 +94,7 @@ def _change_words(row: ComparedCase) -> str:
     return f"{change} speed" if quantity == "speed" else change
 
 
-def _record(item: Measured) -> dict[str, Any]:
+def _record(item: MeasuredCase) -> dict[str, Any]:
     """Return a side as JSON."""
     result = item.result
     of_case = ("case_key", "serial", "model_name", "model_sha256", "build_sha256")
@@ -112,7 +112,9 @@ def _record(item: Measured) -> dict[str, Any]:
     }
 
 
-def _side(name: str, side_of: Callable[[ComparedCase], Measured]) -> Iterator[Column[ComparedCase]]:
+def _side(
+    name: str, side_of: Callable[[ComparedCase], MeasuredCase]
+) -> Iterator[Column[ComparedCase]]:
     """Yield the columns of a side: in JSON an object, in frames its figure."""
     yield Column(name, name, lambda row: _record(side_of(row)), Kind.RECORD, forms=NESTED)
     yield Column(
@@ -124,7 +126,7 @@ def _side(name: str, side_of: Callable[[ComparedCase], Measured]) -> Iterator[Co
     )
 
 
-def _figure(name: str, side_of: Callable[[ComparedCase], Measured]) -> Column[ComparedCase]:
+def _figure(name: str, side_of: Callable[[ComparedCase], MeasuredCase]) -> Column[ComparedCase]:
     """Return the column of a side's figure, for people."""
     return Column(
         name,

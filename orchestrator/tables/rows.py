@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from orchestrator.analysis.case_result import CaseResult, CaseStatus
 from orchestrator.analysis.effect import Ratio
-from orchestrator.analysis.measured import FindingCount, Measured
+from orchestrator.analysis.measured import FindingCount, MeasuredCase
 from orchestrator.analysis.summary import LEVEL, Summary
 from orchestrator.delegates import place_of
 from orchestrator.frozen import frozen
@@ -168,7 +168,7 @@ class ResultRow:
     """One case of a report: its judgement, and what else is shown of it."""
 
     #: Its runs are without operators, which are in ``profiles``.
-    measured: Measured
+    measured: MeasuredCase
     model: ModelRow
     device: DeviceRow
     #: A label for delegate, threads, tool and flags that no other case of this model on this device

@@ -21,7 +21,7 @@ from orchestrator.analysis.comparison import (
     match,
 )
 from orchestrator.analysis.findings import finding
-from orchestrator.analysis.measured import Measured, measured_cases
+from orchestrator.analysis.measured import MeasuredCase, measured_cases
 from orchestrator.records.campaign import Campaign, Terms
 from orchestrator.records.case import (
     BuildSha,
@@ -56,7 +56,9 @@ DEVICES: dict[Serial, DeviceFacts] = {
 }
 
 
-def measured(runs: Sequence[RunRecord], *, campaigns: Sequence[Campaign] = ()) -> list[Measured]:
+def measured(
+    runs: Sequence[RunRecord], *, campaigns: Sequence[Campaign] = ()
+) -> list[MeasuredCase]:
     return measured_cases(
         runs,
         campaigns=campaigns,
@@ -65,7 +67,7 @@ def measured(runs: Sequence[RunRecord], *, campaigns: Sequence[Campaign] = ()) -
     )
 
 
-def on_system(item: Measured, system: str) -> Measured:
+def on_system(item: MeasuredCase, system: str) -> MeasuredCase:
     terms = Terms(fingerprints={item.case.serial: system})
     campaign = campaign_of(item.runs, campaign_id=item.campaign_id, terms=terms)
     return replace(item, campaigns=(campaign,))
@@ -73,11 +75,13 @@ def on_system(item: Measured, system: str) -> Measured:
 
 def night(
     owner: Case, latency_us: float = 20_000, campaign: CampaignId = OLD, **other: object
-) -> list[Measured]:
+) -> list[MeasuredCase]:
     return measured(series(owner, latency_us, 8, campaign_id=campaign, **other))
 
 
-def compared(before: list[Measured], after: list[Measured], rule: Rule | None = None) -> Comparison:
+def compared(
+    before: list[MeasuredCase], after: list[MeasuredCase], rule: Rule | None = None
+) -> Comparison:
     return compare_sides(before, after, rule or Rule())
 
 
@@ -203,7 +207,7 @@ def test_a_system_update_between_nights_is_told_and_an_unknown_system_is_not_hel
     assert unknown.rows[0].differences == ()
 
 
-def graded(runs: list[RunRecord], grade: Grade) -> list[Measured]:
+def graded(runs: list[RunRecord], grade: Grade) -> list[MeasuredCase]:
     return measured(
         [replace(r, verdict=QualityVerdict(quality=Quality.TRUSTED, grade=grade)) for r in runs]
     )
@@ -242,7 +246,7 @@ def test_neighbouring_grades_are_compared_and_told(grades: str, is_apart: bool) 
     assert told is (not is_apart and grades[0] != grades[1])
 
 
-def suspect(runs: list[RunRecord], code: str) -> list[Measured]:
+def suspect(runs: list[RunRecord], code: str) -> list[MeasuredCase]:
     verdict = QualityVerdict(quality=Quality.SUSPECT, findings=(finding(code),))
     return measured([replace(run, verdict=verdict) for run in runs])
 

@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.analysis.case_result import CaseResult, judge_latency
 from orchestrator.analysis.comparison import ComparedCase, Fact, Rule, compare_sides
-from orchestrator.analysis.measured import Measured
+from orchestrator.analysis.measured import MeasuredCase
 from orchestrator.analysis.outcome import figure_us
 from orchestrator.records.case import BuildSha, CampaignId, Case, content_key
 from orchestrator.records.run import FigureKind
@@ -20,12 +20,14 @@ from tests.unit.analysis.test_comparison import NEW, OLD, measured
 OLDER_PROGRAM = replace(case(), build_sha256=BuildSha(content_key("prints no medians")))
 
 
-def night(owner: Case, latency_us: float, campaign: CampaignId, **printed: bool) -> list[Measured]:
+def night(
+    owner: Case, latency_us: float, campaign: CampaignId, **printed: bool
+) -> list[MeasuredCase]:
     runs = series(owner, latency_us, 8, campaign_id=campaign)
     return measured([skewed(record, **printed) for record in runs])
 
 
-def compared(before: list[Measured], after: list[Measured]) -> ComparedCase:
+def compared(before: list[MeasuredCase], after: list[MeasuredCase]) -> ComparedCase:
     (row,) = compare_sides(before, after, Rule()).rows
     return row
 

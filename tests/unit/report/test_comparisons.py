@@ -18,7 +18,7 @@ from orchestrator.analysis.comparison import (
     Rule,
     compare_sides,
 )
-from orchestrator.analysis.measured import Measured, measured_cases
+from orchestrator.analysis.measured import MeasuredCase, measured_cases
 from orchestrator.cli.output import to_json
 from orchestrator.records.case import CampaignId, DelegateName, Model, ToolName
 from orchestrator.records.run import Outcome, RunRecord
@@ -72,7 +72,7 @@ def night(
     threads: int = 4,
     count: int = 8,
     **other: Any,
-) -> list[Measured]:
+) -> list[MeasuredCase]:
     facts = {item.serial: item for item in (PIXEL_3, PIXEL_4, REAL_PIXEL)}
     runs = series(
         case(model=model, threads=threads, **other), latency_us, count, campaign_id=campaign
@@ -85,8 +85,8 @@ def night(
 def comparison(model: Model = MOBILENET) -> Comparison:
     """One slower, one faster, one inconclusive, one incomparable case, and one that only one side
     has."""
-    before: list[Measured] = []
-    after: list[Measured] = []
+    before: list[MeasuredCase] = []
+    after: list[MeasuredCase] = []
     for threads, latency_us in ((1, 22_000), (2, 18_000), (3, 20_300)):
         before += night(20_000, OLD, model, threads)
         after += night(latency_us, NEW, model, threads)
@@ -275,7 +275,7 @@ def test_outputs_that_turned_wrong_are_a_failure_and_first_whatever_is_let_pass(
 
     def night_of_gpu(
         campaign: CampaignId, verdict: ParityVerdict, timing: list[RunRecord] | None = None
-    ) -> Measured:
+    ) -> MeasuredCase:
         runs = timing or series(gpu, 20_000, 8, campaign_id=campaign)
         compared = replace(parity(gpu, verdict, 0.97), campaign_id=campaign)
         (item,) = measured_cases([*runs, compared], devices={}, builds={})
