@@ -291,7 +291,7 @@ def check_of(run: RunRecord) -> OutputCheck | None:
     return OutputCheck(
         verdict=ParityVerdict(str(extra["parity"])),
         reason=str(extra.get("parity_reason", "")),
-        error=run.further("parity_error"),
+        error=run.extra_figure("parity_error"),
         run_id=run.run_id,
         at=run.started_at,
     )
@@ -447,7 +447,7 @@ def clocks_low(runs: Sequence[RunRecord]) -> tuple[LowClock, ...]:
             continue
         _, figures = of_one_kind(siblings)
         # All by the same measure: the clocks while the cores worked, or else mean clocks.
-        rows = [(*pair, pair[0].further(BUSY_CLOCK) or 0.0) for pair in figures]
+        rows = [(*pair, pair[0].extra_figure(BUSY_CLOCK) or 0.0) for pair in figures]
         if not all(share > 0 for _, _, share in rows):
             rows = [(*pair, share) for pair in figures if (share := mean_clock_share(pair[0])) > 0]
         if len(rows) < SIBLINGS_MIN:

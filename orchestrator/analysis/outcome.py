@@ -125,7 +125,7 @@ def resolution_us(run: RunRecord) -> float:
     tokens, which are quotients.
     """
     usual = 0.0 if run.case.is_per_token else PRINTED_US
-    resolution = run.further("resolution_us")
+    resolution = run.extra_figure("resolution_us")
     return usual if resolution is None else resolution
 
 

@@ -162,7 +162,7 @@ def mean_clock_share(run: RunRecord) -> float:
 
     Of the cluster with the highest share.
     """
-    if (stored := run.further(MEAN_CLOCK)) is not None:
+    if (stored := run.extra_figure(MEAN_CLOCK)) is not None:
         return stored
     return max(
         (

@@ -108,9 +108,12 @@ def passes() -> tuple[PassSpec, ...]:
 
 def pass_tables() -> tuple[PassTable[Any], ...]:
     """Return the passes' own tables, and the table of the other passes' figures."""
-    from orchestrator.tables.passes import FURTHER
+    from orchestrator.tables.passes import FIGURES_TABLE
 
-    return (*(pass_spec.table for pass_spec in passes() if pass_spec.table is not None), FURTHER)
+    return (
+        *(pass_spec.table for pass_spec in passes() if pass_spec.table is not None),
+        FIGURES_TABLE,
+    )
 
 
 def is_sustained(item: Invocation | RunRecord) -> bool:

@@ -367,8 +367,8 @@ class RunRecord:
         """The invocation's own estimate: what it measured; None for another pass."""
         return self.measured_us if self.run_pass is FIGURE_PASS else None
 
-    def further(self, name: str) -> float | None:
-        """Return one of the further figures of its report, None where it has none."""
+    def extra_figure(self, name: str) -> float | None:
+        """Return a figure of its report's ``extra``, None where it has none."""
         figure = self.report.extra.get(name) if self.report is not None else None
         return figure if isinstance(figure, float) else None
 

@@ -42,7 +42,7 @@ from orchestrator.tables.labels import (
 )
 from orchestrator.tables.operators import diff_pairs, newest_profiles
 from orchestrator.tables.passes import (
-    FURTHER,
+    FIGURES_TABLE,
     PassFigure,
     latency_reports,
     median_or_none,
@@ -214,7 +214,7 @@ def _result_row(
             for run in runs
         ),
         pass_lines={
-            FURTHER.name: tuple(
+            FIGURES_TABLE.name: tuple(
                 figure for spec in specs_with_runs for figure in _figures(spec, of_pass[spec.name])
             ),
             **{

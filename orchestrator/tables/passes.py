@@ -198,7 +198,7 @@ STARTS: Final[Sequence[Column[StartRow]]] = (
     ),
 )
 #: The figures of all passes that have some.
-FURTHER: Final[PassTable[PassFigure]] = PassTable(
+FIGURES_TABLE: Final[PassTable[PassFigure]] = PassTable(
     name="passes",
     key="passes",
     title="Further passes",
