@@ -177,7 +177,7 @@ class CaseResult:
 
     @property
     def not_a_result_us(self) -> float | None:
-        """The median of a figure that is none of what was asked for: shown as evidence alone."""
+        """The median of runs that weren't the requested measurement: shown as evidence alone."""
         is_other = self.own_summary is None
         return self.summary.median_us if self.summary is not None and is_other else None
 

@@ -568,7 +568,7 @@ def _mostly_fails(item: MeasuredCase) -> bool:
 
 
 def _notes(before: MeasuredCase, after: MeasuredCase, rule: Rule) -> list[str]:
-    """Return notes that a comparison needs beside its figures, as sentences."""
+    """Return notes on a comparison's figures, as sentences."""
     notes = []
     for name, item in _sides(before, after):
         if item.origin:

@@ -49,7 +49,7 @@ def t_quantile(probability: float, degrees: float) -> float:
 
 
 def margin(error: float, degrees: float, level: float) -> float:
-    """Return half of Student's interval of what has this standard error."""
+    """Return half of Student's interval of an estimate with this standard error."""
     return t_quantile(0.5 + level / 2, degrees) * error
 
 

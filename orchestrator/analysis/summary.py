@@ -151,7 +151,7 @@ class IntervalMethod(StrEnum):
 
     #: Student's t of the trimmed mean of the logarithms. Can't be negative.
     LOG_T = "log-t"
-    #: Half of what the program rounds its figures to, where that is more than the others give.
+    #: Half of the program's rounding step, where that is more than the others give.
     RESOLUTION = "print-resolution"
     #: Order statistics of the median, for invocations that fall into two groups.
     ORDER = "order-statistics"
@@ -159,7 +159,7 @@ class IntervalMethod(StrEnum):
 
 @frozen
 class Interval:
-    """A confidence interval, in the unit of what it is about; of latencies, that of their
+    """A confidence interval, in the unit of its figure; of latencies, that of their
     :class:`TrimmedMean`.
     """
 

@@ -85,7 +85,7 @@ class Attached:
 
     @property
     def via(self) -> str:
-        """Through what it is reached: an adb server's address, or what a source is called."""
+        """How it is reached: an adb server's address, or a source's name."""
         return (
             self.source.title
             if self.source is not None

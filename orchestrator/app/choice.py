@@ -153,7 +153,7 @@ class BuildChoice:
         ]
 
     def assume(self, missing: Sequence[MissingProgram]) -> None:
-        """Plan with missing programs as if they were here; nothing is run with them."""
+        """Plan as if missing programs were installed; nothing is run with them."""
         self._assumed = {
             (serial, item.tool): item.assumed for item in missing for serial in item.serials
         }

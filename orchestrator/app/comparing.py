@@ -45,7 +45,7 @@ from orchestrator.settings import Settings
 from orchestrator.units import counted, format_percent
 
 _SHORTEST_SHA: Final = 4
-#: The code of runs that were left out -> what it means where no pair is whole.
+#: The code of runs that were left out -> its meaning when no pair is complete.
 _LEFT_OUT: Final = {
     OUT_OF_TIME: "The budget left no time for a whole pair; give more with --budget.",
     ABANDONED: "It was closed before a pair was whole.",

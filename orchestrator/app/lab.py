@@ -315,7 +315,7 @@ def load(campaign: OneOrMore[str] = "newest") -> Results:
         return lab.load(campaign)
 
 
-#: The columns of a frame that people use, by what exports call them; the times are in milliseconds.
+#: The columns of a frame that people use, by their names in exports; the times are in milliseconds.
 _TIMES = {"median_us": "ms", "interval_low_us": "ci_low", "interval_high_us": "ci_high"}
 _USUAL = {name: name for name in ("model", "device", "serial", "delegate", "threads")}
 _USUAL |= _TIMES | {"invocations_used": "runs", "quality": "quality", "outputs": "outputs"}

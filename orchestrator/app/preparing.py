@@ -199,7 +199,7 @@ def prepare(workspace: Workspace, task: Task, reference: Model | None = None) ->
 
 
 def prepared_of(task: Task, campaign: Campaign, builds: Sequence[Build]) -> Prepared:
-    """Return a new campaign with what its task says: the plan with its terms, and the files."""
+    """Return a new campaign with its task's plan, terms and files."""
     plan, inputs = task.plan, task.inputs
     models = list({model.sha256: model for model in inputs.models}.values())
     files = files_of(models, builds) | inputs.paths

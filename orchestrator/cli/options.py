@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 #: Nobody can measure smaller differences, so a request for one is a mistake.
 LEAST_DIFFERENCE: Final = 0.0001
-#: The values of what may be given several times; None where it isn't given.
+#: The values of an option that may be repeated; None where it isn't given.
 Texts: TypeAlias = list[str] | None
 
 

@@ -125,7 +125,7 @@ class PhoneLink:
         action: str = "",
         most_bytes: int = OUTPUT_MOST_BYTES,
     ) -> ShellResult:
-        """Run a command line; see run_shell for what is kept of its output, and for the errors."""
+        """Run a command line; see run_shell for the limit of its output, and for the errors."""
         if "\0" in command:
             raise UsageError("a command line can't hold a NUL")
         deadline = Deadline(timeout_s, self.clock)

@@ -82,7 +82,7 @@ class RunState(StrEnum):
     #: its link, so it is polled once more.
     VANISHED = "vanished"
     DONE = "done"
-    #: The program has ended, but not the processes beside it.
+    #: The program has ended, but not its helper processes.
     LEFTOVERS = "leftovers"
     OVERDUE = "overdue"
     CANCELLED = "cancelled"
@@ -107,7 +107,7 @@ _WAIT_LINES: Final = (
 
 @dataclass(kw_only=True)
 class _Run:
-    """One run on a phone, from its start to the reading of what it left."""
+    """One run on a phone, from its start to reading its files."""
 
     phone: DetachedRuns
     command: DetachedCommand

@@ -53,7 +53,7 @@ class Review:
 def reread_run(
     run: RunRecord, raw: RawOutput, tool: Tool, facts: DeviceFacts, screen: Screen
 ) -> RunRecord:
-    """Return a run with what its raw output says, and the verdict that follows."""
+    """Return a run with the report of its raw output, and the new verdict."""
     reading = read_output(tool, raw, run.case, run.run_pass)
     ending, states = reading.ending, (run.state_before, run.state_after)
     verdict = reading.verdict(run.case, run.run_pass, facts, screen, states)
@@ -70,7 +70,7 @@ def reread_run(
 def read_imported(
     run: RunRecord, facts: DeviceFacts, tools: Mapping[ToolName, Tool], screen: Screen
 ) -> RunRecord:
-    """Return a run of another lab with what its raw output says; without raw output nothing can be
+    """Return a run of another lab with the report of its raw output; without raw output nothing can be
     said of it.
 
     What didn't come to a reading there (skipped, unfit, aborted) has no figure, and stays as it is.
@@ -149,7 +149,7 @@ def reparse(
 
 @frozen
 class ForeignRun:
-    """One run in the timing pass that somebody else made, with what it left behind."""
+    """One timing run that was made elsewhere, with its output."""
 
     case: Case
     raw: RawOutput
@@ -166,9 +166,9 @@ class ImportBatch:
     devices: dict[Serial, DeviceFacts] = field(default_factory=dict)
     models: dict[ModelSha, Model] = field(default_factory=dict)
     builds: dict[BuildSha, Build] = field(default_factory=dict)
-    #: What is wrong with what isn't among the runs, a sentence each.
+    #: Why parts of the input gave no run, a sentence each.
     faults: list[str] = field(default_factory=list)
-    #: What people should know beside that, a sentence each.
+    #: Further notes for people, a sentence each.
     notes: list[str] = field(default_factory=list)
 
 

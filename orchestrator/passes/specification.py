@@ -22,7 +22,7 @@ from orchestrator.records.verdict import Finding
 if TYPE_CHECKING:
     from orchestrator.tables.passes import PassTable
 
-#: The seconds of an invocation beside its inferences: start, load, probes before and after.
+#: The seconds of an invocation without its inferences: start, load, probes before and after.
 OVERHEAD_S: Final = 3.0
 RUNTIME_INFO_FILE: Final = "runtime_info.pb"
 PROFILE_FILE: Final = "op_profile.pb"

@@ -134,7 +134,7 @@ class HostFiles:
 
     #: The file's name on the phone.
     name: str
-    #: The file and what it needs beside it: (name, sha256).
+    #: The file and the files that it needs: (name, sha256).
     files: tuple[tuple[str, str], ...]
     #: sha256 -> path on this computer.
     paths: Mapping[str, Path] = field(default_factory=dict)

@@ -385,7 +385,7 @@ def mode_files(request: InvocationRequest) -> tuple[str, ...]:
     return (MODE_FILE,) if is_moved else ()
 
 
-#: The attachment that holds the text or file as it was imported.
+#: The attachment with the imported text or file, unchanged.
 SOURCE: Final = "imported"
 #: The attachment with the number of the run in it: ``{"run": 0}``.
 _SELECTION: Final = "selection.json"

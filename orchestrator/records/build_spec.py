@@ -92,7 +92,7 @@ class LibrarySpec:
 
 @frozen
 class BuildSpec:
-    """A build file, as one of its ABIs is meant.
+    """A build file, for one of its ABIs.
 
     An ABI is Android's own name (``arm64-v8a``), or ``linux-`` and the machine's name for this
     computer (``linux-x86_64``).
@@ -111,7 +111,7 @@ class BuildSpec:
     #: By their file names on the phone.
     libraries: dict[_Name, LibrarySpec] = field(default_factory=dict)
     expected: Expected = Expected()
-    #: The one that is meant.
+    #: The chosen ABI.
     abi: Annotated[str, NO_KEY, SkipJsonSchema()] = ""
 
     def __post_init__(self) -> None:
@@ -120,7 +120,7 @@ class BuildSpec:
             raise ValueError("an APK needs expected.package and expected.activity")
 
     def __hash__(self) -> int:
-        """Hash what it is called by: its mappings have no hash."""
+        """Hash its name: its mappings have no hash."""
         return hash((self.name, self.abi))
 
     @property

@@ -97,7 +97,7 @@ class Accuracy:
 
 @frozen
 class ManifestEntry:
-    """One model of a ``models.yaml``: what it is, and all that is needed to have it again."""
+    """One model of a ``models.yaml``, with all that is needed to get it again."""
 
     name: Text
     sha256: Sha256

@@ -67,7 +67,7 @@ ADVANCED: Final = "Advanced"
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key's help, option and default text, beside its type and default."""
+    """A key's help, option and default text; its type and default are those of the field."""
 
     #: Its line of help.
     about: str
@@ -879,7 +879,7 @@ class Plan(PlanTerms):
     ] = 0
     #: The text that it was read from, byte for byte.
     text: Annotated[str, NO_KEY, SkipJsonSchema()] = ""
-    #: Where relative paths in it start; not part of what it means.
+    #: Where relative paths in it start; no part of its meaning.
     folder: Annotated[Path | None, NO_KEY, SkipJsonSchema()] = field(default=None, compare=False)
 
     @property

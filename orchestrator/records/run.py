@@ -364,7 +364,7 @@ class RunRecord:
 
     @property
     def latency_us(self) -> float | None:
-        """The invocation's own estimate: what it measured; None for another pass."""
+        """The latency that a timing invocation measured; None for another pass."""
         return self.measured_us if self.run_pass is FIGURE_PASS else None
 
     def extra_figure(self, name: str) -> float | None:

@@ -78,7 +78,7 @@ class Campaigns(Database):
         models: Iterable[Model],
         builds: Iterable[Build],
     ) -> None:
-        """Store a campaign with its planned runs and skips, and what it refers to."""
+        """Store a campaign with its planned runs and skips, and its devices, models and builds."""
         where = f"campaign {campaign.campaign_id}"
         with self.writing() as connection:
             if connection.scalar(

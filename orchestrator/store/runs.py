@@ -349,7 +349,7 @@ def row_of(run: RunRecord) -> dict[str, Any]:
 
 @functools.cache
 def _document_kind() -> type[Any]:
-    """Return the dataclass of a run's document: a run's fields without those beside it."""
+    """Return the dataclass of a run's document: a run's fields without BESIDE."""
     hints = get_type_hints(RunRecord)
     stored_fields = [item for item in dataclasses.fields(RunRecord) if item.name not in BESIDE]
     # A field belongs to one class.

@@ -47,7 +47,7 @@ _PREFIX: Final = "load "
 
 
 def run_loaded(tool: Tool, device: Device, request: InvocationRequest) -> RawOutput:
-    """Run one invocation beside its load.
+    """Run one invocation under its load.
 
     Raises DeviceError kinds.
     """
@@ -168,7 +168,7 @@ def load_text(number: int, terms: PlanTerms) -> str:
 
 @frozen
 class LoadRow:
-    """A case beside one load."""
+    """A case under one load."""
 
     load: str
     #: Microseconds, over the runs.

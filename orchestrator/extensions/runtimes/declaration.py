@@ -129,7 +129,7 @@ Stream = Annotated[Text, _matching(_STREAM, "a stream: stdout, stderr or logcat:
 
 @frozen
 class ParameterSection:
-    """One value of a command line, and what it may be."""
+    """One value of a command line, and the values that it may have."""
 
     #: What it is, for people.
     meaning: AnyText = ""

@@ -34,7 +34,7 @@ _KINDS: Final = frozenset({DeviceKind.ANDROID, DeviceKind.HOST})
 
 
 class DeclaredTool:
-    """Runs a declared program detached from the link and reads what it printed as its file says."""
+    """Runs a declared program detached from the connection, and reads its output by its file's rules."""
 
     def __init__(self, section: ProgramSection) -> None:
         """``section`` is the program's file."""
