@@ -592,7 +592,7 @@ WITH_HTML = {"report/comparisons.py", "tables/html.py", "report/drawing.py"}
 WITH_MARKUP = {"tables/html.py", "report/drawing.py"}
 TAGS = (
     "a|abbr|b|bdi|body|br|button|code|dd|del|details|dialog|div|dl|dt|em|figcaption|figure|form|h[1-6]|head|html|i|iframe|"
-    "img|input|label|li|link|meta|ol|option|p|polyline|pre|rect|script|section|select|small|span|strong|style|"
+    "img|input|label|li|link|meta|ol|option|p|path|pre|rect|script|section|select|small|span|strong|style|"
     "summary|sup|svg|table|tbody|td|th|thead|title|tr|ul"
 )
 HTML = re.compile(rf"(?<!\?P)</?(?:{TAGS})(?:\s[^<>]*)?/?>|<(?:{TAGS}|path)\s+[\w-]+=")

@@ -64,9 +64,9 @@ def _circle(x: float, y: str, radius: int) -> str:
     return f'<circle cx="{x}%" cy="{y}" r="{radius}"/>'
 
 
-def _curve(points: str, box: str = "0 0 100 100") -> str:
-    """Return a line of points that is stretched to its box."""
-    return f'<svg viewBox="{box}" preserveAspectRatio="none"><polyline points="{points}"/></svg>'
+def _curve(path: str, box: str = "0 0 100 100") -> str:
+    """Return a path that is stretched to its box."""
+    return f'<svg viewBox="{box}" preserveAspectRatio="none"><path d="{path}"/></svg>'
 
 
 #: The lower and the upper end of an interval.
@@ -342,7 +342,7 @@ def lines(
         shapes = []
         for part in _unbroken(item.points, across.break_at):
             places = [f"{x_axis.at(p.x)},{100 - y_axis.at(p.y):.2f}" for p in part]
-            shapes.append(_curve(" ".join(places)))
+            shapes.append(_curve(f"M{' '.join(places)}"))
         for point in item.points if across.words else ():
             point_x = x_axis.at(point.x)
             dot = [_circle(point_x, y_place(point.y), 3)]
@@ -387,13 +387,15 @@ def sparkline(figures: Sequence[float], changes: Iterable[tuple[int, str]], brea
     logs = {place: math.log(figure) for place, figure in enumerate(figures) if figure > 0}
     centre = (min(logs.values()) + max(logs.values())) / 2 if logs else 0.0
     axis = Axis(centre - _SPARK_REACH, centre + _SPARK_REACH)
-    points = [Point(x=place, y=100 - axis.at(log)) for place, log in logs.items()]
     span = len(figures) + 1
-    parts = [
-        _curve(" ".join(f"{p.x},{p.y:.0f}" for p in (*part, part[-1])), f"-1 0 {span} 100")
-        for part in _unbroken(points, break_at)
-        if part
-    ]
+    # Steps from one figure to the next are shorter than their places.
+    path, last_place, last_y = "", -math.inf, 0
+    for place, log in logs.items():
+        y = round(100 - axis.at(log))
+        is_near = place - last_place <= break_at
+        path += f" {place - last_place} {y - last_y}" if is_near else f"M{place} {y}l0 0"
+        last_place, last_y = place, y
+    parts = [_curve(path, f"-1 0 {span} 100")] if path else []
     for place, css_class in changes:
         x = f"{100 * (place + 0.5) / span:.2f}%"
         parts.append(_line(x, x, "0", "100%", css_class=css_class))

@@ -134,7 +134,7 @@
       var figure = make("figure", "trace"), box = { viewBox: "0 0 300 60", preserveAspectRatio: "none", role: "img", "aria-label": told };
       figure.append(
         line("figcaption", "", [name + " ", ["small", item.unit]]),
-        drawing("svg", box, [drawing("polyline", { points: places.join(" ") })]),
+        drawing("svg", box, [drawing("path", { d: "M" + places.join(" ") })]),
         make("small", "", low.toFixed(0) + " – " + high.toFixed(0) + ", last " + values[values.length - 1].toFixed(0) + "; " + lasted)
       );
       holder.append(figure);

@@ -63,7 +63,7 @@ def test_overview_shows_the_worst_first_with_a_drawn_line(open_page):
     text = rows.first.inner_text()
     assert "Google Pixel 4" in text
     assert "not confirmed yet" in text
-    line = rows.first.locator("svg.spark polyline").first.bounding_box()
+    line = rows.first.locator("svg.spark path").first.bounding_box()
     assert line["width"] > 50
     assert line["height"] > 5
     expect(rows.first.locator(".spark .change")).not_to_have_count(0)
@@ -111,7 +111,7 @@ def test_without_scripts_there_are_lines_charts_and_links(open_page):
     page = open_page(java_script_enabled=False)
     rows = page.locator("noscript tbody tr, table.cards tbody tr")
     expect(rows).to_have_count(12)
-    assert rows.first.locator("svg.spark polyline").first.bounding_box()["width"] > 50
+    assert rows.first.locator("svg.spark path").first.bounding_box()["width"] > 50
     follow(page, rows.first.locator("a"))
     expect(page.locator(CHART)).to_be_visible()
     expect(page.locator("#theme")).to_be_hidden()
