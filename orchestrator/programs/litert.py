@@ -27,7 +27,7 @@ from orchestrator.ports import Device, InvocationRequest
 from orchestrator.programs import Program
 from orchestrator.programs.flags import documented_flags, require_right
 from orchestrator.programs.running import on_cores, placed_value, run_and_collect
-from orchestrator.reading.report import RunOutput, Started, parse_run
+from orchestrator.reading.report import RunOutput, parse_run
 from orchestrator.records.case import Build, BuildSha, Case, CaseKey, DelegateName, RunId, ToolName
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.run import (
@@ -201,7 +201,7 @@ def _without_result(raw: RawOutput, case: Case) -> ToolReport:
     streams = RunOutput(
         stdout=raw.data("stdout"), stderr=raw.data("stderr"), exit_code=raw.exit_code
     )
-    report = parse_run(streams, Started(requested=case.delegate.value))
+    report = parse_run(streams, requested=case.delegate.value)
     if report.outcome == "ok" or report.failure_code in {"no-result", "benchmark-failed"}:
         return _failed_report("tool-failed", _error_line(raw.data("stderr")), case)
     return replace(report, inference=None, inference_mean_us=None)

@@ -377,7 +377,7 @@ def _sides(comparison: Comparison) -> Table[Fact]:
     )
 
 
-def _grade(item: Measured) -> str:
+def _grade(item: MeasuredCase) -> str:
     """Return the grade of control; empty where nothing was measured."""
     if item.grade is None:
         return "unknown" if item.result.used else ""

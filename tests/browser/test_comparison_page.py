@@ -3,9 +3,9 @@
 import pytest
 
 from orchestrator.cli.comparing import Output, RuleOptions, compare
-from orchestrator.settings import Settings
 from tests.browser.conftest import PHONE, WIDE, serious_faults
 from tests.conftest import installed
+from tests.samples.records import settings_in
 from tests.samples.sample_lab import hostile_lab, stored, two_nights_lab
 
 expect = installed("playwright.sync_api").expect
@@ -21,7 +21,7 @@ SIDES = {
 def pages(tmp_path_factory):
     folder = tmp_path_factory.mktemp("compared")
     for name, (lab, sides, by) in SIDES.items():
-        settings = Settings.from_environment({}, home=stored(folder / f"home-{name}", lab()))
+        settings = settings_in(stored(folder / f"home-{name}", lab()))
         output = Output(form="html", out=folder / f"{name}.html")
         compare(settings, [*sides], rule=RuleOptions(by=by), output=output)
     return folder

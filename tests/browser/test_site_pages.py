@@ -6,11 +6,11 @@ import pytest
 
 from orchestrator.app.workspace import Workspace
 from orchestrator.extensions.history.pages import build
-from orchestrator.settings import Settings
 from orchestrator.store.opening import open_store
 from tests.browser.conftest import OF_COLOURS, PHONE, WIDE, follow, serious_faults
 from tests.conftest import installed
 from tests.samples.history_lab import NIGHTS, fill
+from tests.samples.records import settings_in
 
 expect = installed("playwright.sync_api").expect
 CHART = ".nights-figure > svg"
@@ -19,7 +19,7 @@ CHART = ".nights-figure > svg"
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     home = tmp_path_factory.mktemp("home")
-    settings = Settings.from_environment({}, home=home)
+    settings = settings_in(home)
     store = open_store(settings.store)
     fill(store)
     store.close()

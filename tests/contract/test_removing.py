@@ -16,14 +16,13 @@ from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.case import CampaignId, RunId
 from orchestrator.settings import Settings
 from orchestrator.store.schema import pack, unpack
+from tests.samples.records import settings_in
 from tests.samples.stores import Samples
 
 
 @pytest.fixture
 def settings(tmp_path: Path, unused_database: str) -> Settings:
-    return Settings.from_environment(
-        {"ANDROID_ADB_SERVER_PORT": "1"}, home=tmp_path, store=unused_database
-    )
+    return settings_in(tmp_path, store=unused_database)
 
 
 def two_campaigns(settings: Settings, samples: Samples, **changes: object) -> None:
@@ -76,7 +75,7 @@ def test_a_campaign_that_is_being_measured_is_not_removed(
 def test_a_campaign_that_can_not_be_read_is_removed_by_its_whole_id(
     tmp_path: Path, samples: Samples
 ) -> None:
-    settings = Settings.from_environment({}, home=tmp_path)
+    settings = settings_in(tmp_path)
     two_campaigns(settings, samples)
     with closing(sqlite3.connect(tmp_path / "store.sqlite")) as rows:
         rows.execute("UPDATE campaigns SET document = x'00' WHERE campaign_id = 'one'")
@@ -89,7 +88,7 @@ def test_a_campaign_that_can_not_be_read_is_removed_by_its_whole_id(
 def test_a_campaign_of_a_newer_benchfarm_is_said_to_be_one_and_nobody_is_told_to_remove_it(
     tmp_path: Path, samples: Samples
 ) -> None:
-    settings = Settings.from_environment({}, home=tmp_path)
+    settings = settings_in(tmp_path)
     two_campaigns(settings, samples)
     with closing(sqlite3.connect(tmp_path / "store.sqlite")) as rows:
         for number, document in rows.execute("SELECT case_no, document FROM cases").fetchall():

@@ -19,6 +19,7 @@ from orchestrator.records.case import Serial
 from orchestrator.settings import Settings
 from tests.e2e.conftest import Lab
 from tests.samples.command import Done
+from tests.samples.records import settings_in
 
 A, B, LATE = "VIRTUAL-PIXEL-3", "VIRTUAL-PIXEL-4", "VIRTUAL-PIXEL-3-2"
 DEADLINE_S = 180.0
@@ -46,7 +47,7 @@ def unplug(lab: Lab, serial: str) -> None:
 
 def settings_of(lab: Lab) -> Settings:
     # No adb server of this computer's user is ever touched.
-    return Settings.from_environment({"ANDROID_ADB_SERVER_PORT": "1"}, home=lab.cli.home)
+    return settings_in(lab.cli.home)
 
 
 def write(tmp_path: Path, model: Path, devices: str, *, min_secs: float = 0.2) -> Path:

@@ -33,6 +33,7 @@ from orchestrator.records.plan import StoppingRule
 from orchestrator.records.run import Outcome
 from orchestrator.settings import Settings
 from orchestrator.store.opening import Store
+from tests.samples.records import settings_in
 from tests.samples.stores import Samples
 from tests.samples.submissions import begin, host_lives, submit
 
@@ -54,14 +55,14 @@ def signals() -> Iterator[None]:
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    return Settings.from_environment({"ANDROID_ADB_SERVER_PORT": "1"}, home=tmp_path)
+    return settings_in(tmp_path)
 
 
 @pytest.fixture
 def shared(postgresql: Cluster, postgresql_template: str, tmp_path: Path) -> Settings:
     """Of a store on PostgreSQL."""
     url = postgresql.url(postgresql.create(postgresql_template))
-    return Settings.from_environment({"ANDROID_ADB_SERVER_PORT": "1"}, home=tmp_path, store=url)
+    return settings_in(tmp_path, store=url)
 
 
 def interrupted(store: Store, samples: Samples, name: str = "cut", **changes: object) -> Campaign:
@@ -149,7 +150,7 @@ def test_rounds_that_would_be_added_and_curves_that_are_cut_are_abandoned_too(
     )
     store.append_run(rough)
     store.append_run(cut)
-    with Workspace(Settings.from_environment({}, home=Path("/nonexistent")), store=store) as opened:
+    with Workspace(settings_in(Path("/nonexistent")), store=store) as opened:
         works = open_work_by_serial(campaign, store.runs(), opened.tools)
         assert [(len(work.added), len(work.sustained)) for work in works.values()] == [(1, 1)]
         assert close_campaign(campaign, store, opened.tools, opened.clock) == 2

@@ -17,11 +17,11 @@ from orchestrator.app.lab import Lab
 from orchestrator.app.requests import CompareOptions
 from orchestrator.app.stored import find_campaigns, report_data
 from orchestrator.app.workspace import Workspace
-from orchestrator.records.campaign import Campaign, CampaignStatus, Pairing, Terms
+from orchestrator.records.campaign import Campaign, CampaignStatus, Terms
 from orchestrator.records.case import CampaignId, CaseKey, DelegateName
 from orchestrator.records.run import RunRecord
-from orchestrator.settings import Settings
 from orchestrator.store.opening import MemoryStore, open_store
+from tests.samples.records import pairing_of, settings_in
 from tests.samples.sample_lab import START, campaign_of, case, lab_of, run
 
 #: Autocorrelation that a device had shown before: (weight, total).
@@ -54,7 +54,7 @@ def drifting(name: str, cases: Iterable[Any], speed: float) -> list[RunRecord]:
 @pytest.fixture
 def workspace(tmp_path: Path) -> Any:
     """Two campaigns of one phone: the second one has a case of the first, and one of its own."""
-    settings = Settings.from_environment({"ANDROID_ADB_SERVER_PORT": "1"}, home=tmp_path)
+    settings = settings_in(tmp_path)
     with Workspace(settings) as opened:
         for night, (name, cases) in enumerate({"first": CASES, "second": [CASES[0], OWN]}.items()):
             runs = drifting(name, cases, 1 + 0.2 * night)
@@ -117,7 +117,7 @@ class CountingStore(MemoryStore):
 
 
 def test_a_comparison_within_one_campaign_reads_it_once(tmp_path: Path) -> None:
-    settings = Settings.from_environment({"ANDROID_ADB_SERVER_PORT": "1"}, home=tmp_path)
+    settings = settings_in(tmp_path)
     store = CountingStore()
     runs = drifting("first", CASES, 1.0)
     lab_of(runs, campaign_id=CampaignId("first"), status=CampaignStatus.INTERRUPTED).store_in(store)
@@ -130,10 +130,7 @@ def test_a_comparison_within_one_campaign_reads_it_once(tmp_path: Path) -> None:
 
 def test_python_shows_a_finished_ab_comparison(tmp_path: Path) -> None:
     old, new = CASES[0], replace(CASES[0], threads=2)
-    pairing = Pairing(
-        sides=((old.case_key, new.case_key),), baseline="threads 1", candidate="threads 2",
-        kind="threads", detect=0.02, level=0.99, threshold=0.02,
-    )  # fmt: skip
+    pairing = pairing_of((old, new), baseline="threads 1", candidate="threads 2")  # fmt: skip
     runs = drifting("pairs", (old, new), 1.0)
     store = tmp_path / "store.sqlite"
     with closing(open_store(store)) as opened:

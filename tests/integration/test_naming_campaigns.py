@@ -12,8 +12,8 @@ from orchestrator.app.stored import find_campaigns
 from orchestrator.errors import UsageError
 from orchestrator.records.campaign import Invocation
 from orchestrator.records.case import CampaignId, Pass, Serial, campaign_id_of
-from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.store.opening import Store
+from tests.samples.records import facts_of
 from tests.samples.stores import START
 
 #: The first is the beginning of the second, and adb's name for the third isn't an id's as it is.
@@ -30,10 +30,7 @@ def ids_of(store: Store, word: str) -> list[str]:
 def farm(store: Store, samples) -> Store:
     """Two nights of three phones, one of another plan before them, one campaign of this host
     between them."""
-    phones = [
-        DeviceFacts(serial=Serial(serial), kind=DeviceKind.ANDROID, is_virtual=True)
-        for serial in PHONES
-    ]
+    phones = [facts_of(serial, is_virtual=True) for serial in PHONES]
     nights = [
         *((f"other_{name}", "other", [serial]) for name, serial in zip(NAMES, PHONES, strict=True)),
         *((f"n1_{name}", "nightly", [serial]) for name, serial in zip(NAMES, PHONES, strict=True)),

@@ -17,6 +17,7 @@ from orchestrator.records.campaign import CampaignStatus, Invocation
 from orchestrator.records.case import CampaignId, Pass
 from orchestrator.settings import Settings, this_computer
 from orchestrator.store.opening import open_store
+from tests.samples.records import settings_in
 
 OTHER = "lab-2 (Linux x86_64)"
 
@@ -34,7 +35,7 @@ def settings_for(home: Path, where: str, samples) -> Settings:
         store.append_run(samples.run(run_id=campaign_id, campaign_id=begun.campaign_id))
     store.set_status(CampaignId("stopped"), CampaignStatus.INTERRUPTED, start + timedelta(hours=4))
     store.close()
-    return Settings.from_environment({"ANDROID_ADB_SERVER_PORT": "1"}, home=home, store=where)
+    return settings_in(home, store=where)
 
 
 def test_a_shared_store_says_what_another_computer_runs(url: str, samples, tmp_path: Path) -> None:

@@ -27,11 +27,11 @@ from orchestrator.errors import (
     StoreMissingError,
     UsageError,
 )
-from orchestrator.settings import Settings
 from orchestrator.store.database import LIMITS, store_errors
 from orchestrator.store.opening import open_store
 from tests.samples.command import Cli
 from tests.samples.places import REPO
+from tests.samples.records import settings_in
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -409,7 +409,7 @@ def test_a_database_without_our_tables_is_no_store_yet(
 
 
 def test_the_default_store_is_empty_until_something_is_stored(tmp_path: Path, samples) -> None:
-    settings = Settings.from_environment({}, home=tmp_path / "home")
+    settings = settings_in(tmp_path / "home")
 
     with Workspace(settings, makes_store=False) as workspace:
         assert workspace.store.campaigns() == []

@@ -36,11 +36,10 @@ from orchestrator.records.plan import (
     fixed_count,
 )
 from tests.samples.extensions import needs_extension
+from tests.samples.records import facts_of
 
-PHONE = DeviceFacts(
-    serial=Serial("PHONE1"),
-    kind=DeviceKind.ANDROID,
-    is_virtual=False,
+PHONE = facts_of(
+    "PHONE1",
     sdk=33,
     soc="SM8250",
     clusters=(
@@ -48,11 +47,8 @@ PHONE = DeviceFacts(
         CpuCluster(cpus=(4, 5, 6, 7), min_khz=700_000, max_khz=2_800_000),
     ),
 )
-COMPUTER = DeviceFacts(
-    serial=Serial("host"),
-    kind=DeviceKind.HOST,
-    is_virtual=False,
-    clusters=(CpuCluster(cpus=(0, 1), min_khz=None, max_khz=None),),
+COMPUTER = facts_of(
+    "host", kind=DeviceKind.HOST, clusters=(CpuCluster(cpus=(0, 1), min_khz=None, max_khz=None),)
 )
 MODELS = [Model(name=name, sha256=ModelSha(name * 64), size_bytes=1) for name in "ab"]
 NATIVE = Build(name="native", tool=ToolName.NATIVE, sha256=BuildSha("c" * 64), abi="arm64-v8a")

@@ -5,21 +5,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.errors import UsageError
-from orchestrator.records.case import Serial
 from orchestrator.records.device import (
     FIELDS,
     CpuCluster,
-    DeviceFacts,
-    DeviceKind,
     Labels,
     parse_predicate,
 )
 from tests.conftest import golden_texts
+from tests.samples.records import facts_of
 
-PIXEL = DeviceFacts(
-    serial=Serial("8A1X0"),
-    kind=DeviceKind.ANDROID,
-    is_virtual=False,
+PIXEL = facts_of(
+    "8A1X0",
     manufacturer="Google",
     model="Pixel 8",
     codename="shiba",
@@ -36,7 +32,7 @@ PIXEL = DeviceFacts(
     profile="pixel-8",
     properties={"ro.board.platform": "zuma", "ro.empty": ""},
 )
-UNKNOWN = DeviceFacts(serial=Serial("x"), kind=DeviceKind.ANDROID, is_virtual=True)
+UNKNOWN = facts_of("x", is_virtual=True)
 
 
 def judged(text, facts=PIXEL):

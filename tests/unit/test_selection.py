@@ -9,17 +9,11 @@ from orchestrator.planning.selection import check_names, choose, unmeasurable_ma
 from orchestrator.records.case import Serial
 from orchestrator.records.device import HOST_SERIAL, DeviceFacts, DeviceKind, Labels
 from orchestrator.records.plan import DeviceSelection
+from tests.samples.records import facts_of
 
 
 def phone(serial: str, *, profile: str = "", android: str = "14", model: str = "") -> DeviceFacts:
-    return DeviceFacts(
-        serial=Serial(serial),
-        kind=DeviceKind.ANDROID,
-        is_virtual=False,
-        profile=profile,
-        os_version=android,
-        model=model,
-    )
+    return facts_of(serial, profile=profile, os_version=android, model=model)
 
 
 PHONES = [

@@ -15,9 +15,10 @@ import pytest
 from orchestrator.documents import adapter_of
 from orchestrator.errors import ArtifactError, PlanError
 from orchestrator.extensions.farm.manifest import Manifest, dump, read_labels, read_manifest
-from orchestrator.records.case import Build, BuildSha, Companion, Serial, ToolName
-from orchestrator.records.device import DeviceFacts, DeviceKind
+from orchestrator.records.case import Build, BuildSha, Companion, ToolName
+from orchestrator.records.device import DeviceFacts
 from orchestrator.records.plan import Plan, PlanModel
+from tests.samples.records import facts_of
 
 SHA = "a" * 64
 PLAN = Plan(name="p", models=(PlanModel(name="m", path=Path(f"{SHA}.tflite"), sha256=SHA),))
@@ -55,9 +56,7 @@ def test_a_plan_and_what_it_names_come_back_as_they_went() -> None:
 
 def test_a_phone_gets_the_builds_that_fit_it_and_none_but_those_that_the_plan_names() -> None:
     def phone(*abis: str, is_virtual: bool = False) -> DeviceFacts:
-        return DeviceFacts(
-            serial=Serial("A"), kind=DeviceKind.ANDROID, abis=abis, is_virtual=is_virtual
-        )
+        return facts_of("A", is_virtual=is_virtual, abis=abis)
 
     named = replace(MANIFEST, named=(ToolName.NATIVE,))
     # One that came later, with other ABIs than those that were there.

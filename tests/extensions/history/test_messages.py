@@ -9,7 +9,8 @@ import pytest
 
 from orchestrator.errors import UsageError
 from orchestrator.extensions.history.notifying import find_receiver, send
-from orchestrator.plugins import Message, Receiver, Settings
+from orchestrator.plugins import Message, Receiver
+from tests.samples.records import settings_in
 
 TEXT = "2 changes, in 1 series\n\n..a line that begins with a dot: Größe\n"
 MESSAGE = Message(content={"groups": []}, text=TEXT)
@@ -36,7 +37,7 @@ def server() -> Iterator[Server]:
 
 
 def to(address: str) -> Receiver:
-    settings = Settings.from_environment({}, home=Path("/nowhere"))
+    settings = settings_in(Path("/nowhere"))
     return find_receiver(address, settings)
 
 

@@ -39,7 +39,6 @@ from orchestrator.records.verdict import (
     QualityVerdict,
     Severity,
 )
-from orchestrator.settings import Settings
 from orchestrator.store.opening import MemoryStore, Store
 from tests.samples.history_lab import (
     NEW,
@@ -52,6 +51,7 @@ from tests.samples.history_lab import (
     phone,
 )
 from tests.samples.manual_clock import ManualClock
+from tests.samples.records import settings_in
 from tests.samples.sample_lab import run
 
 #: Filling months of a lab takes half a second each time.
@@ -137,9 +137,7 @@ def test_a_driver_that_slows_all_gpu_cases_of_a_gpu_is_told_in_one_sentence(slow
 
 def workspace_of(home: Path, store: Store) -> Workspace:
     """A computer without phones, with a store."""
-    return Workspace(
-        Settings.from_environment({"ANDROID_ADB_SERVER_PORT": "1"}, home=home), store=store
-    )
+    return Workspace(settings_in(home), store=store)
 
 
 def test_metrics_count_the_series_that_changed_and_read_them_anew_only_when_something_happened(
@@ -581,7 +579,7 @@ def test_selections_take_keys_and_words(selection: str, expected: bool) -> None:
 
 
 def test_moments_are_spans_or_dates(tmp_path: Path) -> None:
-    settings = Settings.from_environment({}, home=tmp_path)
+    settings = settings_in(tmp_path)
     with Workspace(settings, store=MemoryStore()) as workspace:
         assert parse_night("2026-03-09", workspace, "--since") == date(2026, 3, 9)
         spans = {parse_night(text, workspace, "--since") for text in ("2w", "14d")}

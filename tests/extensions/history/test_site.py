@@ -17,7 +17,6 @@ from orchestrator.extensions.history.regressions import Question, find_regressio
 from orchestrator.extensions.history.site import gather
 from orchestrator.records.case import Pass
 from orchestrator.records.verdict import Finding, Quality, QualityVerdict, Severity
-from orchestrator.settings import Settings
 from orchestrator.store.opening import MemoryStore, open_store
 from orchestrator.tables.labels import page_name
 from tests.samples.history_lab import (
@@ -27,6 +26,7 @@ from tests.samples.history_lab import (
     fill,
     night_of_place,
 )
+from tests.samples.records import settings_in
 
 HOSTILE = "../../<img src=x onerror=alert(1)>\u202e\n"
 
@@ -250,7 +250,7 @@ def test_names_are_never_paths_and_never_markup():
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory):
     """A few nights in a store on the disk."""
-    settings = Settings.from_environment({}, home=tmp_path_factory.mktemp("home"))
+    settings = settings_in(tmp_path_factory.mktemp("home"))
     store = open_store(settings.store)
     fill(store, nights=3)
     store.close()

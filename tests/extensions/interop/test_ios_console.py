@@ -17,13 +17,14 @@ from orchestrator.records.verdict import Quality
 from orchestrator.settings import Settings
 from tests.samples.iphone_output import FULL, PARTIAL, console
 from tests.samples.places import MODELS
+from tests.samples.records import settings_in
 
 MODEL = min(MODELS.glob("*float*.tflite"))
 
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    return Settings.from_environment({}, home=tmp_path / "home")
+    return settings_in(tmp_path / "home")
 
 
 @pytest.fixture

@@ -23,15 +23,13 @@ from orchestrator.records.campaign import Pairing, Terms
 from orchestrator.records.case import BuildSha, ToolName, content_key
 from orchestrator.records.run import OUT_OF_TIME, DelegateTruth, Outcome, RunRecord
 from orchestrator.records.verdict import Quality
+from tests.samples.records import pairing_of
 from tests.samples.sample_lab import START, campaign_of, case, run, series, skewed
 
 A = case()
 B = replace(A, build_sha256=BuildSha(content_key("other")))
 CASES = {A.case_key: A, B.case_key: B}
-PAIRING = Pairing(
-    sides=((A.case_key, B.case_key),), baseline="build a", candidate="build b", kind="build", detect=0.02, level=0.99,
-    threshold=0.02 * 2 / 3,
-)  # fmt: skip
+PAIRING = pairing_of((A, B), baseline="build a", candidate="build b", kind="build", threshold=0.02 * 2 / 3)  # fmt: skip
 
 
 def leaders(seed: int, count: int) -> str:

@@ -9,7 +9,7 @@ from orchestrator.analysis.findings import CODES
 from orchestrator.analysis.outcome import Ending, ending_of
 from orchestrator.analysis.quality import Observed, judge
 from orchestrator.passes import pass_of
-from orchestrator.records.case import BuildSha, Case, DelegateName, ModelSha, Pass, Serial, ToolName
+from orchestrator.records.case import BuildSha, Case, DelegateName, ModelSha, Pass, ToolName
 from orchestrator.records.device import CpuCluster, DeviceFacts, DeviceKind, DeviceState
 from orchestrator.records.plan import Screen
 from orchestrator.records.run import (
@@ -21,13 +21,12 @@ from orchestrator.records.run import (
 )
 from orchestrator.records.verdict import Grade, Quality, QualityVerdict
 from tests.samples.places import REPO
+from tests.samples.records import facts_of
 
 DOCS = REPO / "docs"
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-FACTS = DeviceFacts(
-    serial=Serial("P"),
-    kind=DeviceKind.ANDROID,
-    is_virtual=False,
+FACTS = facts_of(
+    "P",
     clusters=(
         CpuCluster(cpus=(0, 1, 2, 3), min_khz=1, max_khz=1_800_000),
         CpuCluster(cpus=(4, 5), min_khz=1, max_khz=2_800_000),

@@ -9,14 +9,12 @@ from orchestrator.config.declarations import load_builds
 from orchestrator.errors import ArtifactError
 from orchestrator.files import sha256_of
 from orchestrator.installation import data_folder
-from orchestrator.records.case import Serial, ToolName
-from orchestrator.records.device import DeviceFacts, DeviceKind
+from orchestrator.records.case import ToolName
+from tests.samples.records import facts_of
 from tests.unit.artifacts.sample_files import elf, program, write_elf
 
 ARM, DSP = 40, 164
-PHONE = DeviceFacts(
-    serial=Serial("P"), kind=DeviceKind.ANDROID, is_virtual=False, sdk=34, abis=("arm64-v8a",)
-)
+PHONE = facts_of("P", sdk=34, abis=("arm64-v8a",))
 
 
 def litert_folder(folder, *, release: str = "1"):

@@ -11,7 +11,7 @@ from orchestrator.artifacts.library import BuildLibrary
 from orchestrator.errors import ArtifactError, DownloadError
 from orchestrator.records.build_spec import BuildSource, BuildSpec, Expected, LibrarySpec
 from orchestrator.records.case import Serial, ToolName
-from orchestrator.records.device import DeviceFacts, DeviceKind
+from tests.samples.records import facts_of
 from tests.unit.artifacts.sample_files import app_bytes, elf, real
 
 
@@ -170,13 +170,7 @@ def test_program_is_never_taken_for_a_phone_of_another_word_size_or_an_older_and
     sha256 = shop.fetch().release.program.sha256
     kept = shop.library.archive.path(sha256)
     # A 64-bit kernel under a 32-bit userspace: the phone lists 32-bit ABIs only.
-    narrow = DeviceFacts(
-        serial=Serial("N"),
-        kind=DeviceKind.ANDROID,
-        is_virtual=False,
-        sdk=33,
-        abis=("armeabi-v7a", "armeabi"),
-    )
+    narrow = facts_of("N", sdk=33, abis=("armeabi-v7a", "armeabi"))
     wide = dataclasses.replace(narrow, serial=Serial("W"), abis=("arm64-v8a", "armeabi-v7a"))
     for name in ("", "prog", sha256, f"prog@{sha256[:8]}", str(kept)):
         with pytest.raises(

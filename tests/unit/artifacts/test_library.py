@@ -11,21 +11,14 @@ from orchestrator.artifacts.library import BuildLibrary
 from orchestrator.config.declarations import load_builds
 from orchestrator.errors import ArtifactError
 from orchestrator.installation import data_folder
-from orchestrator.records.case import Serial, ToolName
-from orchestrator.records.device import DeviceFacts, DeviceKind
+from orchestrator.records.case import ToolName
+from orchestrator.records.device import DeviceKind
+from tests.samples.records import facts_of
 from tests.unit.artifacts.sample_files import app, program
 
-PHONE = DeviceFacts(
-    serial=Serial("P"),
-    kind=DeviceKind.ANDROID,
-    is_virtual=False,
-    sdk=30,
-    abis=("arm64-v8a", "armeabi-v7a"),
-)
-VIRTUAL = DeviceFacts(
-    serial=Serial("V"), kind=DeviceKind.ANDROID, is_virtual=True, sdk=30, abis=("arm64-v8a",)
-)
-HOST = DeviceFacts(serial=Serial("host"), kind=DeviceKind.HOST, is_virtual=False, abis=("x86_64",))
+PHONE = facts_of("P", sdk=30, abis=("arm64-v8a", "armeabi-v7a"))
+VIRTUAL = facts_of("V", is_virtual=True, sdk=30, abis=("arm64-v8a",))
+HOST = facts_of("host", kind=DeviceKind.HOST, abis=("x86_64",))
 
 
 @pytest.fixture

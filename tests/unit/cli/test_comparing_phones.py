@@ -16,7 +16,7 @@ from orchestrator.cli.comparing import Output, RuleOptions
 from orchestrator.cli.comparing import compare as command
 from orchestrator.cli.output import CommandResult
 from orchestrator.errors import UsageError
-from orchestrator.records.campaign import Campaign, CampaignStatus, Pairing, Terms
+from orchestrator.records.campaign import Campaign, CampaignStatus, Terms
 from orchestrator.records.case import (
     Build,
     BuildSha,
@@ -27,11 +27,12 @@ from orchestrator.records.case import (
     ToolName,
     content_key,
 )
-from orchestrator.records.device import DeviceFacts, DeviceKind
+from orchestrator.records.device import DeviceKind
 from orchestrator.records.run import Outcome, RunRecord
 from orchestrator.records.verdict import Grade, Quality, QualityVerdict
 from orchestrator.settings import Settings
 from orchestrator.store.opening import open_store
+from tests.samples.records import facts_of, pairing_of, settings_in
 from tests.samples.sample_lab import (
     BUILDS,
     CAMPAIGN,
@@ -47,10 +48,7 @@ from tests.samples.sample_lab import (
     stored,
 )
 
-IPHONE = DeviceFacts(
-    serial=Serial("lab-xs"), kind=DeviceKind.IOS, is_virtual=False, manufacturer="Apple", model="iPhone XS",
-    profile="iphone-xs",
-)  # fmt: skip
+IPHONE = facts_of("lab-xs", kind=DeviceKind.IOS, manufacturer="Apple", model="iPhone XS", profile="iphone-xs")  # fmt: skip
 APP = Build(name="an app", tool=ToolName.TEXT, sha256=BuildSha(content_key("ios app")), abi="arm64")
 OTHER = replace(BUILDS[ToolName.NATIVE], sha256=BuildSha(content_key("other")))
 ANDROID, IMPORTED = CampaignId("20260314-220500-nightly"), CampaignId("20260315-120000-iphone")
@@ -99,7 +97,7 @@ def settings_of(folder: Path, runs: list[RunRecord], *campaigns: Campaign) -> Se
         models={MOBILENET.sha256: MOBILENET},
         builds={build.sha256: build for build in (*BUILDS.values(), APP, OTHER)},
     )
-    return Settings.from_environment({}, home=stored(folder / "home", lab))
+    return settings_in(stored(folder / "home", lab))
 
 
 def compare(settings: Settings, sides: list[str] | None = None, **options: Any) -> CommandResult:
@@ -153,7 +151,7 @@ def test_two_phones_have_one_verdict_whether_one_campaign_measured_them_or_two(
         models = {MOBILENET.sha256: MOBILENET}
         lab = Lab(campaigns=campaigns, runs=runs, devices=devices, models=models)
         home = stored(tmp_path / f"{len(campaigns)}", lab)
-        settings = Settings.from_environment({}, home=home)
+        settings = settings_in(home)
         (row,) = cases_of(compared(settings, *devices))
         shown.append((row["verdict"]["outcome"], row["verdict"]["is_between_sessions"]))
     # Each phone's session is one draw of it.
@@ -217,13 +215,12 @@ def test_pairs_of_an_a_b_comparison_have_one_verdict_by_whatever_words(tmp_path:
         for number, shift in enumerate(shifts)
         for made in (run(GPU, number, 20_000), run(NEW, number, 20_000 * (1.01 + shift)))
     ]
-    pairing = Pairing(
-        sides=((GPU.case_key, NEW.case_key),),
+    pairing = pairing_of(
+        (GPU, NEW),
         baseline="build old",
         candidate="build new",
         kind="build",
         detect=0.03,
-        level=0.99,
         threshold=0.015,
         most=12,
     )
@@ -261,10 +258,7 @@ def test_pairs_of_an_a_b_comparison_have_one_verdict_by_whatever_words(tmp_path:
 
 def test_an_a_b_comparison_with_runs_left_fails_whoever_shows_it(tmp_path: Path) -> None:
     runs = [run(side, number, 20_000) for number in range(5) for side in (GPU, NEW)]
-    pairing = Pairing(
-        sides=((GPU.case_key, NEW.case_key),), baseline="old", candidate="new", kind="build",
-        detect=0.02, level=0.99, threshold=0.02,
-    )  # fmt: skip
+    pairing = pairing_of((GPU, NEW), baseline="old", candidate="new", kind="build")  # fmt: skip
     cut = campaign_of(runs, terms=Terms(pairing=pairing), status=CampaignStatus.INTERRUPTED)
     settings = settings_of(tmp_path, runs, cut)
     told = compare(settings, [CAMPAIGN], form="junit")
@@ -285,9 +279,7 @@ def test_builds_of_two_nights_are_compared_as_their_campaigns_are(tmp_path: Path
         campaigns.append(campaign_of(own, campaign_id=name, created_at=at))
     campaigns[-1] = replace(campaigns[-1], status=CampaignStatus.RUNNING)
     # What was compared in turns is no session.
-    pairing = Pairing(
-        sides=(), baseline="", candidate="", kind="build", detect=0.02, level=0.99, threshold=0.02
-    )
+    pairing = pairing_of(baseline="", candidate="", kind="build")
     in_turns = series(gpu, 30_000, 10, campaign_id=IMPORTED)
     at = START + timedelta(days=5, hours=1)
     terms = Terms(pairing=pairing)
@@ -315,11 +307,10 @@ def test_two_a_b_comparisons_are_compared_as_it_is_asked(tmp_path: Path) -> None
             case(REAL_PIXEL, MOBILENET, DelegateName.XNNPACK, threads, build_sha256=build.sha256)
             for threads in (1, 2)
         )
-        pairing = Pairing(
-            sides=((one.case_key, two.case_key),),
+        pairing = pairing_of(
+            (one, two),
             baseline="threads 1",
             candidate="threads 2",
-            kind="threads",
             detect=0.01,
             level=0.999,
             threshold=0.007,

@@ -17,6 +17,7 @@ from orchestrator.records.run import Attachment
 from orchestrator.settings import Settings
 from tests.samples import sample_lab
 from tests.samples.extensions import needs_extension
+from tests.samples.records import settings_in
 from tests.samples.sample_lab import MOBILENET, REAL_PIXEL, Lab, campaign_of, case, lab_of, series
 
 _RUNS = 60
@@ -61,7 +62,7 @@ def peaks_of(homes: tuple[Path, Path], work: Callable[[Settings], None]) -> list
     """Return what Python holds at most with few and with many; what is loaded once is loaded
     before.
     """
-    few, many = (Settings.from_environment({}, home=home) for home in homes)
+    few, many = (settings_in(home) for home in homes)
     work(few)
     peaks = []
     for settings in (few, many):
@@ -185,7 +186,7 @@ def test_an_import_holds_few_of_the_runs_that_left_much_behind(tmp_path: Path) -
     lab = sample_lab.stored(tmp_path / "lab", lab_of(runs, REAL_PIXEL))
     bundle = tmp_path / "traces.zip"
     request = reports.ExportOptions(out=bundle, form="bundle")
-    reports.export(Settings.from_environment({}, home=lab), request)
+    reports.export(settings_in(lab), request)
 
     def take_in(settings: Settings) -> None:
         told = reports.import_results(settings, reports.ImportOptions(files=[bundle])).text

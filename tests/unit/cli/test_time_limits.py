@@ -14,7 +14,7 @@ from orchestrator.app.time_limits import limited, moment_of
 from orchestrator.cli.stored import prune
 from orchestrator.errors import UsageError
 from orchestrator.records.plan import Plan, PlanModel
-from orchestrator.settings import Settings
+from tests.samples.records import settings_in
 
 NOW = datetime(2026, 3, 2, 1, 0, tzinfo=UTC)
 PLAN = Plan(name="p", models=(PlanModel(name="m", path=Path("m.tflite")),))
@@ -90,7 +90,7 @@ def test_a_time_that_means_nothing_is_refused(budget: str, until: str, told: str
 
 @pytest.mark.parametrize("age", ["90", "0", "-1d", "3m", "soon", ""])
 def test_an_age_without_its_unit_deletes_nothing(age: str, tmp_path: Path) -> None:
-    settings = Settings.from_environment({}, home=tmp_path)
+    settings = settings_in(tmp_path)
     with pytest.raises(UsageError):
         prune(settings, older_than=age, dry_run=False, compact=False)
     assert not (tmp_path / "store.sqlite").exists()

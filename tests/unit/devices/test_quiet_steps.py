@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.devices.quiet import QuietStep, is_network_serial, steps_for
-from orchestrator.records.case import Serial
-from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.plan import Quiet
+from tests.samples.records import facts_of
 
 KGSL = "/sys/class/kgsl/kgsl-3d0/devfreq"
 #: Programs of a phone whose shell user becomes root by ``su``, and may read no clock otherwise.
@@ -38,9 +37,7 @@ def gpu(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def step() -> QuietStep:
-    rooted = DeviceFacts(
-        serial=Serial("R"), kind=DeviceKind.ANDROID, is_virtual=False, is_rooted=True
-    )
+    rooted = facts_of("R", is_rooted=True)
     quiet = Quiet(pin_gpu=True)
     return next(item for item in steps_for(quiet, rooted, over_network=False) if "GPU" in item.name)
 

@@ -25,13 +25,14 @@ from orchestrator.engine.invocation import CampaignContext
 from orchestrator.errors import DeviceTimeoutError, InterruptedByUserError, LinkLostError
 from orchestrator.passes import pass_of
 from orchestrator.ports import Fitness, InvocationRequest
-from orchestrator.records.campaign import Campaign, Invocation, Pairing
+from orchestrator.records.campaign import Campaign, Invocation
 from orchestrator.records.case import Build, Case, Model, Pass, Serial, ToolName
-from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
+from orchestrator.records.device import DeviceKind, DeviceState
 from orchestrator.records.run import DelegateTruth, Outcome, RawOutput, ToolReport
 from orchestrator.store.opening import MemoryStore
 from tests.conftest import poll_until
 from tests.samples.manual_clock import ManualClock
+from tests.samples.records import facts_of, pairing_of
 from tests.unit.analysis.test_rounds import SERIAL, campaign, case, run
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -44,7 +45,7 @@ BUILD = Build(
 )
 MODEL = Model(name="m", sha256=case(1).model_sha256, size_bytes=1, path=Path("m.tflite"))
 MARK = Invocation(case=case(3), run_pass=Pass.REFERENCE, number=0)
-FACTS = DeviceFacts(serial=SERIAL, kind=DeviceKind.ANDROID, is_virtual=True)
+FACTS = facts_of(SERIAL, is_virtual=True)
 
 
 @dataclass
@@ -254,9 +255,7 @@ def test_comparisons_end_with_the_budget_and_the_others_go_on_to_a_look(
         for takes in seconds
     ]
     sides = tuple((before.case_key, after.case_key) for before, after in pairs)
-    pairing = Pairing(
-        sides=sides, baseline="1", candidate="2", kind="threads", detect=0.12, level=0.99, threshold=0.08
-    )  # fmt: skip
+    pairing = pairing_of(sides=sides, baseline="1", candidate="2", detect=0.12, threshold=0.08)  # fmt: skip
     known = {one.case_key: one for pair in pairs for one in pair}
     whole = campaign(rule=None)
     whole = replace(
@@ -305,10 +304,7 @@ def test_a_side_whose_partner_is_not_tried_again_is_measured_no_more() -> None:
     """A hang in the first pair: the other side runs as often as was planned, and not up to the
     next looks."""
     before, after = pair = (case(1), case(2))
-    pairing = Pairing(
-        sides=((before.case_key, after.case_key),), baseline="1", candidate="2", kind="threads",
-        detect=0.12, level=0.99, threshold=0.08, most=200,
-    )  # fmt: skip
+    pairing = pairing_of((before, after), baseline="1", candidate="2", detect=0.12, threshold=0.08, most=200)  # fmt: skip
     whole = campaign(rule=None)
     known = {one.case_key: one for one in pair}
     first = first_invocations(pairing, known, seed=whole.seed)

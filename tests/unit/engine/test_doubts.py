@@ -14,10 +14,10 @@ from orchestrator.engine.reference_check import (
 )
 from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.case import Build, CampaignId, Model, Pass, RunId
-from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.run import RunRecord
 from orchestrator.records.verdict import Quality
 from orchestrator.store.opening import MemoryStore, Store
+from tests.samples.records import facts_of
 from tests.unit.analysis.test_brackets import CALM, NIGHT, check
 from tests.unit.analysis.test_rounds import SERIAL, START, campaign, case
 
@@ -32,7 +32,7 @@ def begin(store: Store, name: str, runs: list[RunRecord]) -> None:
             status=CampaignStatus.FINISHED,
             invocations=(),
         ),
-        devices=[DeviceFacts(serial=SERIAL, kind=DeviceKind.ANDROID, is_virtual=True)],
+        devices=[facts_of(SERIAL, is_virtual=True)],
         models=[Model(sha256=one.model_sha256, name="m", size_bytes=1)],
         builds=[Build(name="native", tool=one.tool, sha256=one.build_sha256, abi="arm64-v8a")],
     )

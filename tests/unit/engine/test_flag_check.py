@@ -16,14 +16,13 @@ from orchestrator.records.case import (
     Model,
     ModelSha,
     Pass,
-    Serial,
     ToolName,
 )
-from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.plan import Matrix, Plan, PlanModel, fixed_count
 from tests.samples.places import NATIVE
+from tests.samples.records import facts_of
 
-PHONE = DeviceFacts(serial=Serial("P"), kind=DeviceKind.ANDROID, is_virtual=False, sdk=33)
+PHONE = facts_of("P", sdk=33)
 MODEL = Model(name="m", sha256=ModelSha("a" * 64), size_bytes=1)
 BUILD = Build(
     name="benchmark_model", tool=ToolName.NATIVE, sha256=BuildSha("c" * 64), abi="arm64-v8a"

@@ -13,11 +13,12 @@ from orchestrator.devices.lease import FileLease
 from orchestrator.engine.flag_check import ask_for_flags, learn_flags
 from orchestrator.programs.flags import FlagBook
 from orchestrator.records.case import Build, BuildSha, Serial, Skip, ToolName
-from orchestrator.records.device import DeviceFacts, DeviceKind
+from orchestrator.records.device import DeviceKind
 from tests.samples.places import NATIVE
+from tests.samples.records import facts_of
 
 HELP = NATIVE / "help_true.txt"
-FACTS = DeviceFacts(serial=Serial("host"), kind=DeviceKind.HOST, is_virtual=False)
+FACTS = facts_of("host", kind=DeviceKind.HOST)
 
 
 @pytest.fixture

@@ -14,15 +14,14 @@ from orchestrator.programs.native import NativeTool
 from orchestrator.programs.running import affinity_mask, benchmark_flags
 from orchestrator.records.build_spec import OWNED_FLAGS
 from orchestrator.records.case import Case, DelegateName, Pass, RunId, Serial, ToolName
-from orchestrator.records.device import CpuCluster, DeviceFacts, DeviceKind
+from orchestrator.records.device import CpuCluster
 from orchestrator.records.run import DelegateTruth, ToolReport
 from tests.samples import sample_lab
+from tests.samples.records import facts_of
 from tests.samples.tools import raw_of, request_of
 
-FACTS = DeviceFacts(
-    serial=Serial("PHONE1"),
-    kind=DeviceKind.ANDROID,
-    is_virtual=False,
+FACTS = facts_of(
+    "PHONE1",
     clusters=(
         CpuCluster(cpus=(0, 1, 2, 3), min_khz=300_000, max_khz=1_800_000),
         CpuCluster(cpus=(4, 5, 6), min_khz=700_000, max_khz=2_400_000),

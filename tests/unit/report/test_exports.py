@@ -26,8 +26,8 @@ from orchestrator.report.exports import (
     write_parquet,
 )
 from orchestrator.report.tables import render_text_table
-from orchestrator.settings import Settings
 from orchestrator.tables.escapes import display_width, visible
+from tests.samples.records import settings_in
 from tests.samples.sample_lab import (
     HOSTILE_NAMES,
     MOBILENET,
@@ -110,7 +110,7 @@ def test_each_format_says_of_a_virtual_phone_that_it_is_one(form, tmp_path):
         runs = series(case(phone), 5_000, is_virtual=is_virtual)
         home = stored(tmp_path / f"home-{is_virtual}", lab_of(runs, phone))
         out = tmp_path / f"{is_virtual}{find('exporters', form, Exporter, EXPORTERS).path.suffix}"
-        settings = Settings.from_environment({}, home=home)
+        settings = settings_in(home)
         texts.append(text_of(export(settings, ExportRequest(out=out, form=form))[0]))
     virtual, real = texts
     assert virtual.lower().count("virtual") > 0, "no number of a virtual phone without the word"

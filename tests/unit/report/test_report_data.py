@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.analysis.case_result import CaseStatus
-from orchestrator.records.campaign import CampaignStatus, Pairing, Terms
+from orchestrator.records.campaign import CampaignStatus, Terms
 from orchestrator.records.case import BuildSha, DelegateName, Pass, SkippedCase, ToolName
 from orchestrator.records.plan import StoppingRule
 from orchestrator.records.run import OUT_OF_TIME, DelegateTruth, Outcome
@@ -20,6 +20,7 @@ from orchestrator.tables.renderers import as_text
 from orchestrator.tables.results import exported_table
 from orchestrator.tables.rows import BestMark
 from tests.samples.extensions import needs_extension
+from tests.samples.records import pairing_of
 from tests.samples.sample_lab import (
     CPU_ROWS,
     FELL_BACK,
@@ -433,15 +434,7 @@ def test_a_case_whose_timing_was_planned_and_not_done_is_missing():
 def test_the_pair_that_warms_a_phone_is_no_result():
     a, b = case(threads=1), case(threads=2)
     runs = [*series(a, 9_000), *series(b, 8_000)]
-    pairing = Pairing(
-        sides=((a.case_key, b.case_key),),
-        baseline="a",
-        candidate="b",
-        kind="threads",
-        detect=0.02,
-        level=0.99,
-        threshold=0.01,
-    )
+    pairing = pairing_of((a, b), threshold=0.01)
     lab = lab_of(runs)
     campaigns = (campaign_of(runs, terms=Terms(pairing=pairing)),)
     data = lab.data(campaigns=campaigns)

@@ -15,7 +15,6 @@ import pytest
 from benchfarm_virtual.samples import benchmark_elf
 from orchestrator.app.workspace import Workspace
 from orchestrator.records.case import Serial
-from orchestrator.settings import Settings
 from tests.samples.command import heard
 from tests.samples.farm_hosts import (
     PATIENCE_S,
@@ -24,6 +23,7 @@ from tests.samples.farm_hosts import (
     changes,
     stored,
 )
+from tests.samples.records import settings_in
 
 PlanFile = Callable[..., Path]
 
@@ -326,7 +326,7 @@ def test_a_job_whose_campaign_somebody_else_runs_is_done_when_that_is_over(
 ) -> None:
     host = waiting
     (job,) = farm.jobs(name)
-    settings = Settings.from_environment({}, home=host.cli.home, store=host.url)
+    settings = settings_in(host.cli.home, store=host.url)
     with Workspace(settings) as other:
         release = other.campaigns.take(job["campaign_id"])
         assert release is not None
@@ -352,7 +352,7 @@ def test_a_phone_whose_job_was_cancelled_while_its_host_was_dead_is_restored_onc
     farm.until_status(name, "waits")
     assert host("farm", "cancel", name)["running"] == 0
     assert changes(host) != before[host.serial]
-    settings = Settings.from_environment({}, home=host.cli.home, store=host.url)
+    settings = settings_in(host.cli.home, store=host.url)
 
     def told() -> list[str]:
         return [row["unusable"] for row in farm.queue.phones() if row["host"] == host.name]

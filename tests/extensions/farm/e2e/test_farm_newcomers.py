@@ -17,9 +17,9 @@ from orchestrator.errors import UsageError
 from orchestrator.extensions.farm.manifest import Manifest, dump
 from orchestrator.extensions.farm.phones import Doubt, add_new_phones
 from orchestrator.extensions.farm.queue import Announced, FarmQueue
-from orchestrator.records.case import Serial
-from orchestrator.records.device import DeviceFacts, DeviceKind
+from orchestrator.records.device import DeviceFacts
 from orchestrator.records.plan import DeviceSelection, Plan, PlanModel
+from tests.samples.records import facts_of
 from tests.samples.submissions import at_once, begin, empty, host_lives, submission
 
 PLAN = Plan(name="nightly", models=(PlanModel(name="m", path=Path("m.tflite"), sha256="aa" * 32),))
@@ -43,12 +43,7 @@ def queue(opened: FarmQueue) -> FarmQueue:
 
 
 def phone(serial: str, **changes: Any) -> DeviceFacts:
-    return DeviceFacts(
-        serial=Serial(serial),
-        kind=DeviceKind.ANDROID,
-        is_virtual=False,
-        **{"model": "Pixel 4", **changes},
-    )
+    return facts_of(serial, **{"model": "Pixel 4", **changes})
 
 
 def told(*phones: DeviceFacts, labels: str = "", unusable: str = "") -> dict[str, Announced]:

@@ -40,12 +40,13 @@ from orchestrator.extensions.history.web import LivePages
 from orchestrator.ports import SettingChange
 from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.case import CampaignId, RunId, Serial, campaign_id_of
-from orchestrator.records.device import DeviceFacts, DeviceKind
+from orchestrator.records.device import DeviceFacts
 from orchestrator.records.plan import DeviceSelection
 from orchestrator.records.run import Outcome
 from orchestrator.settings import Settings
 from tests.samples.manual_clock import ManualClock
 from tests.samples.places import REPO
+from tests.samples.records import facts_of, settings_in
 from tests.samples.submissions import begin, host_lives, submit
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def settings(postgresql: Cluster, postgresql_template: str, tmp_path: Path) -> Settings:
     url = postgresql.url(postgresql.create(postgresql_template))
-    return Settings.from_environment({"ANDROID_ADB_SERVER_PORT": "1"}, home=tmp_path, store=url)
+    return settings_in(tmp_path, store=url)
 
 
 @pytest.fixture
@@ -387,9 +388,7 @@ def test_two_phones_of_one_serial_number_are_a_problem_and_not_usable(
 ) -> None:
     for host, model in (("one", "Pixel 3"), ("two", "Pixel 4")):
         host_lives(queue, host, version="1")
-        facts = DeviceFacts(
-            serial=Serial("0123"), kind=DeviceKind.ANDROID, is_virtual=True, model=model
-        )
+        facts = facts_of("0123", is_virtual=True, model=model)
         phones = {"0123": Announced(facts=dump(facts))}
         queue.announce(host, phones)
         add_new_phones(queue, phones, set())
@@ -408,7 +407,7 @@ def test_a_database_that_is_away_is_a_problem_with_a_next_step_beside_the_checks
     tmp_path: Path,
 ) -> None:
     url = "postgresql://benchfarm@127.0.0.1:1/none?connect_timeout=2"
-    known = Settings.from_environment({"ANDROID_ADB_SERVER_PORT": "1"}, home=tmp_path, store=url)
+    known = settings_in(tmp_path, store=url)
     result = devices.doctor(known)
     assert result.exit_code == 1
     assert "connection failed" in found(result, "problem")["queue"][0]
@@ -451,9 +450,7 @@ def test_what_is_wrong_with_a_farm_is_told_with_a_next_step(
 def test_what_dead_processes_left_on_a_host_is_told_with_a_next_step(
     samples, tmp_path: Path
 ) -> None:
-    with Workspace(
-        Settings.from_environment({"ANDROID_ADB_SERVER_PORT": "1"}, home=tmp_path)
-    ) as workspace:
+    with Workspace(settings_in(tmp_path)) as workspace:
         workspace.quarantine.put(Serial("KEPT-OUT"), "battery swollen")
         workspace.conditioner.journal.add(
             Serial("CHANGED"), SettingChange(what="airplane mode", undo="settings put x")
@@ -502,9 +499,7 @@ def test_each_check_of_a_host_that_finds_a_fault_says_so_and_the_others_are_made
     assert not [item for item in result.data["findings"] if item["check"] == "phones"]  # type: ignore[index]
     assert {"disk", "journals", "quarantine"} <= found(result, "ok").keys()
     with pytest.raises(PlanError, match="unknown key"):
-        devices.list_attached(
-            Settings.from_environment({"ANDROID_ADB_SERVER_PORT": "1"}, home=tmp_path)
-        )
+        devices.list_attached(settings_in(tmp_path))
 
 
 def test_phones_that_a_plan_names_and_of_which_nothing_is_known_keep_no_other_from_being_measured(
@@ -519,10 +514,7 @@ def test_phones_that_a_plan_names_and_of_which_nothing_is_known_keep_no_other_fr
     ails = {"A": "in quarantine: battery swollen", "B": "no host has announced it"}
     assert all(f"{serial}: {why}" in str(caught.value) for serial, why in ails.items())
     announced = {
-        serial: Announced(
-            facts=dump(DeviceFacts(serial=Serial(serial), kind=DeviceKind.ANDROID, is_virtual=True))
-        )
-        for serial in ("C", "D")
+        serial: Announced(facts=dump(facts_of(serial, is_virtual=True))) for serial in ("C", "D")
     }
     queue.announce("one", {"A": Announced(facts="", unusable=ails["A"]), **announced})
     chosen, left_out, lacking = choose_phones(queue, wanted)
@@ -556,7 +548,7 @@ def test_a_plan_that_names_a_build_of_a_program_that_it_does_not_use_is_not_queu
 
 
 def virtual_facts(serial: str, **changes: object) -> DeviceFacts:
-    return DeviceFacts(serial=Serial(serial), kind=DeviceKind.ANDROID, is_virtual=True, **changes)  # type: ignore[arg-type]
+    return facts_of(serial, is_virtual=True, **changes)  # type: ignore[arg-type]
 
 
 def away_farm(queue: FarmQueue) -> None:
@@ -713,7 +705,7 @@ def test_a_phone_is_released_from_quarantine_by_its_host_though_somebody_else_as
         "one", {"A": Announced(facts="", unusable="in quarantine: it moved (since yesterday)")}
     )
     heard(queue)
-    elsewhere = Settings.from_environment({}, home=tmp_path / "elsewhere", store=settings.store)
+    elsewhere = settings_in(tmp_path / "elsewhere", store=settings.store)
     with Workspace(elsewhere) as watched, Workspace(settings) as own:
         own.quarantine.put(Serial("A"), "it moved")
         now = FarmNow(watched, queue, can_be_steered=True)

@@ -32,6 +32,7 @@ from orchestrator.records.case import CampaignId, DelegateName, Serial
 from orchestrator.settings import Settings
 from orchestrator.store.opening import Store
 from tests.conftest import poll_until
+from tests.samples.records import settings_in
 from tests.samples.sample_lab import BUILDS, MOBILENET, PIXEL_3, campaign_of, case, series
 from tests.samples.submissions import begin, empty, host_lives, submit
 
@@ -463,7 +464,7 @@ def test_a_worker_whose_devices_file_has_a_fault_is_refused(
     opened_url: str, tmp_path: Path
 ) -> None:
     (tmp_path / "devices.yaml").write_text("devices:\n  A: {pools: [nightly], tag: [rooted]}\n")
-    settings = Settings.from_environment({}, home=tmp_path, store=opened_url)
+    settings = settings_in(tmp_path, store=opened_url)
     with pytest.raises(PlanError, match=r"devices\.yaml:2:\d+: devices\.A\.tag: unknown key"):
         work(settings, "one", until_empty=True)
 
@@ -471,7 +472,7 @@ def test_a_worker_whose_devices_file_has_a_fault_is_refused(
 def test_what_is_left_of_a_cancelled_job_is_abandoned_when_it_is_cancelled_again(
     queue: FarmQueue, opened_url: str, job: int, tmp_path: Path
 ) -> None:
-    settings = Settings.from_environment({}, home=tmp_path, store=opened_url)
+    settings = settings_in(tmp_path, store=opened_url)
     begun = replace(
         campaign_of(series(case(PIXEL_3, MOBILENET, DelegateName.XNNPACK, 1), 6_000)),
         campaign_id=CampaignId("night_A"),
@@ -503,7 +504,7 @@ def host_jobs(queue: FarmQueue, settings: Settings) -> Jobs:
 def test_a_job_that_ended_says_when_its_phone_is_not_restored(
     queue: FarmQueue, job: int, tmp_path: Path
 ) -> None:
-    settings = Settings.from_environment({}, home=tmp_path)
+    settings = settings_in(tmp_path)
     changed, other = Serial("A"), Serial("B")
     with Workspace(settings) as workspace:
         workspace.conditioner.journal.add(
@@ -536,7 +537,7 @@ def test_a_job_that_asks_for_what_this_benchfarm_does_not_know_waits_for_one_tha
     queue: FarmQueue, tmp_path: Path
 ) -> None:
     submit(queue, "A", document='{"plan": {"zoom": 3}}')
-    jobs = host_jobs(queue, Settings.from_environment({}, home=tmp_path))
+    jobs = host_jobs(queue, settings_in(tmp_path))
     assert worker(queue, jobs.run).run(until_empty=True) == 0
     (row,) = queue.jobs()
     assert (row["status"], row["tries"]) == ("waits", 0)
@@ -549,7 +550,7 @@ def test_a_hosts_jobs_hold_few_connections_to_the_store(
 ) -> None:
     """However many threads read and write at once; a job that ends leaves the store to the others."""
     url = postgresql.url(postgresql.create())
-    settings = Settings.from_environment({}, home=tmp_path, store=url)
+    settings = settings_in(tmp_path, store=url)
     phones = 24
     together, asking = threading.Barrier(phones), list[int]()
 
