@@ -45,7 +45,7 @@ def program(version: str) -> bytes:
 def test_fetching_changes_keeping_and_going_back(declared: Cli, server: FileServer) -> None:
     def fetch(*words: str) -> Done:
         return declared(
-            "build", "fetch", "prog", "--abi", "arm64-v8a", *words, BENCHFARM_MIRROR=server.url
+            "build fetch prog --abi arm64-v8a", *words, BENCHFARM_MIRROR=server.url
         ).ok()
 
     def publish(version: int) -> None:
@@ -58,7 +58,7 @@ def test_fetching_changes_keeping_and_going_back(declared: Cli, server: FileServ
     assert "is here and in use" in first.stdout
     assert "prog: " in first.stderr
     assert "(100 %)" in first.stderr
-    listed = declared.json("build", "list")
+    listed = declared.json("build list")
     (old,) = [item for item in listed if item["release_id"]]
     publish(2)
     changed = fetch().stdout
@@ -66,12 +66,12 @@ def test_fetching_changes_keeping_and_going_back(declared: Cli, server: FileServ
     assert f"build use prog@{old['release_id']}' switches back" in changed
     publish(3)
     assert fetch("--json").json["fetched"][0]["previous"]["tag"] == "latest 2026-11-21"
-    listed = declared.json("build", "list", "--all")
+    listed = declared.json("build list --all")
     assert {item["tag"]: item["in_use_for"] for item in listed if item["release_id"]} == {
         "latest 2026-11-20": [], "latest 2026-11-21": [], "latest 2026-11-22": ["arm64-v8a"],
     }  # fmt: skip
-    declared("build", "use", f"prog@{old['release_id']}").ok()
-    table = declared("build", "list", "--all").ok().stdout
+    declared("build use", f"prog@{old['release_id']}").ok()
+    table = declared("build list --all").ok().stdout
     states = [
         line.split("  ")[-1].strip()
         for line in table.splitlines()
@@ -81,7 +81,7 @@ def test_fetching_changes_keeping_and_going_back(declared: Cli, server: FileServ
 
 
 def test_recipe_is_shown_with_its_commands(declared: Cli) -> None:
-    done = declared("build", "fetch", "prog", "--abi", "x86")
+    done = declared("build fetch prog --abi x86")
     assert done.exit_code == 4
     assert (
         "  bazel build //x:prog\n  cp bazel-bin/x/prog .\n  benchfarm build add FILE --name prog"
@@ -97,12 +97,12 @@ def test_one_failure_among_several_has_its_line_and_the_others_are_fetched(
     )
     server.put(f"{PLACE}/prog", program("1"))
     mirror = {"BENCHFARM_MIRROR": server.url}
-    done = declared("build", "fetch", "gone", "prog", "--abi", "arm64-v8a", "--json", **mirror)
+    done = declared("build fetch gone prog --abi arm64-v8a --json", **mirror)
     assert done.exit_code == 4
     assert [item["name"] for item in done.json["fetched"]] == ["prog"]
     (problem,) = done.json["problems"]
     assert (problem["name"], problem["code"]) == ("gone", "not-there")
-    alone = declared("build", "fetch", "gone", **mirror)
+    alone = declared("build fetch gone", **mirror)
     assert alone.exit_code == 4
     assert "files.example/gone isn't there (HTTP 404)" in alone.stderr
 

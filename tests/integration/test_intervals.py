@@ -130,7 +130,7 @@ def test_a_comparison_within_one_campaign_reads_it_once(tmp_path: Path) -> None:
 
 def test_python_shows_a_finished_ab_comparison(tmp_path: Path) -> None:
     old, new = CASES[0], replace(CASES[0], threads=2)
-    pairing = pairing_of((old, new), baseline="threads 1", candidate="threads 2")  # fmt: skip
+    pairing = pairing_of((old, new), baseline="threads 1", candidate="threads 2")
     runs = drifting("pairs", (old, new), 1.0)
     store = tmp_path / "store.sqlite"
     with closing(open_store(store)) as opened:

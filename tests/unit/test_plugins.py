@@ -70,25 +70,25 @@ def benchfarm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
 def test_a_command_is_in_the_help_and_does_its_work(benchfarm: Installed) -> None:
     assert re.search(r"^  acme +Count the runs of each phone\.$", benchfarm("--help"), re.MULTILINE)
     counts = benchfarm.json("acme")
-    assert sum(row["runs"] for row in counts) == len(benchfarm.json("results", "runs"))
-    assert benchfarm.json("acme", "-s", counts[0]["serial"]) == counts[:1]
+    assert sum(row["runs"] for row in counts) == len(benchfarm.json("results runs"))
+    assert benchfarm.json("acme -s", counts[0]["serial"]) == counts[:1]
     assert "phone" in benchfarm("acme")
-    assert benchfarm("acme", "--format", "csv").startswith("serial,runs\n")
+    assert benchfarm("acme --format csv").startswith("serial,runs\n")
 
 
 def test_an_exporter_is_known_by_its_name_and_by_the_ending_of_a_file(benchfarm: Installed) -> None:
     # The help may break the line at the hyphen.
-    assert "acme-lines" in "".join(benchfarm("export", "--help").split())
-    benchfarm("export", "--format", "acme-lines")
-    benchfarm("export", "--out", "named.acme-lines")
+    assert "acme-lines" in "".join(benchfarm("export --help").split())
+    benchfarm("export --format acme-lines")
+    benchfarm("export --out named.acme-lines")
     lines = (benchfarm.folder / "named.acme-lines").read_text("utf-8")
     assert lines == (benchfarm.folder / "runs.acme-lines").read_text("utf-8")
     assert {"serial", "model", "latency_us", "is_virtual"} == json.loads(
         lines.splitlines()[0]
     ).keys()
-    assert "exists already" in benchfarm("export", "--format", "acme-lines", code=2)
+    assert "exists already" in benchfarm("export --format acme-lines", code=2)
     assert "the ending is of the format acme-lines" in benchfarm(
-        "export", "-f", "json", "-o", "x.acme-lines", code=2
+        "export -f json -o x.acme-lines", code=2
     )
 
 
@@ -120,13 +120,13 @@ def test_exporters_may_share_an_ending(benchfarm: Installed, tmp_path: Path) -> 
 
 def test_an_importer_stores_judged_runs(benchfarm: Installed) -> None:
     (benchfarm.folder / "night.acme").write_text(f"acme,PHONE_7,mobilenet\n{LOG}", "utf-8")
-    done = benchfarm.json("import", "night.acme")
+    done = benchfarm.json("import night.acme")
     (run,) = done["runs"]
     assert (run["case"]["serial"], run["outcome"]) == ("PHONE_7", "completed")
     (benchfarm.folder / "wrong.acme").write_text("acme,a phone,mobilenet\n", "utf-8")
-    assert "wrong.acme:1:" in benchfarm("import", "wrong.acme", code=2)
+    assert "wrong.acme:1:" in benchfarm("import wrong.acme", code=2)
     shutil.copy(benchfarm.folder / "night.acme", benchfarm.folder / "folder")
-    assert "a log of acme" in benchfarm("import", "night.acme", benchfarm.site, code=2)
+    assert "a log of acme" in benchfarm("import night.acme", benchfarm.site, code=2)
 
 
 def test_a_notifier_is_found_by_the_scheme_of_an_address(benchfarm: Installed) -> None:
@@ -143,12 +143,12 @@ def test_a_notifier_is_found_by_the_scheme_of_an_address(benchfarm: Installed) -
         env={**os.environ, "PYTHONPATH": str(benchfarm.site)},
     )  # fmt: skip
     assert (done.stdout, json.loads(place.read_text("utf-8"))) == ("\n", {"text": "2 changes"})
-    told = benchfarm("history", "changes", "--notify", "gopher:x", code=2)
+    told = benchfarm("history changes --notify gopher:x", code=2)
     assert "file, http, https" in told or "http, https, file" in told
 
 
 def test_a_page_is_written_beside_the_others_which_link_to_it(benchfarm: Installed) -> None:
-    benchfarm("history", "site", "--out", "site")
+    benchfarm("history site --out site")
     assert "<li>" in (benchfarm.folder / "site" / "pages" / "acme.html").read_text("utf-8")
     assert (
         '<a href="pages/acme.html">Campaigns by host</a>'
@@ -174,14 +174,12 @@ def test_a_program_measures_under_its_own_name_and_its_runs_outlive_it(
         "2",
     )
     done = benchfarm(*words, "--json", code=None)
-    runs = [
-        run for run in benchfarm.json("results", "runs", "newest") if run["run_pass"] == "timing"
-    ]
+    runs = [run for run in benchfarm.json("results runs newest") if run["run_pass"] == "timing"]
     assert {(run["case"]["tool"], run["outcome"]) for run in runs} == {
         ("acme.sleep", "completed")
     }, done
     assert all(run["report"]["inference_mean_us"] > 1000 for run in runs)
-    assert "acme.sleep" in benchfarm("report", "newest", "--format", "text")
+    assert "acme.sleep" in benchfarm("report newest --format text")
     without = Cli(home=benchfarm.home)
     assert "acme.sleep" in without("report", "newest", "--format", "text").ok().stdout
     told = without(*words).ended_with(2).said
@@ -201,13 +199,13 @@ def test_a_fault_while_pairs_are_measured_is_told_also_where_their_comparison_ca
     words = ("-m", MODEL, "-s", "host", "--tool", "acme.sleep", "-d", "cpu", "--format", "json")
     out = folder / "pairs.json"
     try:
-        told = benchfarm("ab", "threads:1", "threads:2", *words, "--out", out, code=70)
+        told = benchfarm("ab threads:1 threads:2", *words, "--out", out, code=70)
     finally:
         module.write_text(text, "utf-8")
     assert out.is_file() is not loses_folder
     lines = told.splitlines()
     place = next(number for number, line in enumerate(lines) if line.startswith("campaign: "))
-    assert lines[place].split()[1] == benchfarm.json("results", "list")[0]["campaign_id"]
+    assert lines[place].split()[1] == benchfarm.json("results list")[0]["campaign_id"]
     assert (
         lines[place + 1] == "benchfarm: error: a fault in benchfarm itself: RuntimeError: it broke"
     )
@@ -221,13 +219,13 @@ def test_devices_of_a_source_are_listed_checked_and_measured(benchfarm: Installe
     try:
         (listed,) = [one for one in benchfarm.json("devices") if one["serial"] == "ACME-1"]
         assert (listed["adb_server"], listed["usable"]) == ("acme", True)
-        (checked,) = benchfarm.json("device", "check", "-s", "ACME-1")["phones"]
+        (checked,) = benchfarm.json("device check -s ACME-1")["phones"]
         assert [check["result"] for check in checked["checks"]] == ["works"]
         words = ("-s", "ACME-1", "--tool", "acme.sleep", "-d", "cpu", "-t", "1", "-n", "1")
         done = benchfarm("bench", MODEL, *words, code=None)
     finally:
         shutil.rmtree(boards)
-    runs = benchfarm.json("results", "runs", "newest")
+    runs = benchfarm.json("results runs newest")
     assert {(run["case"]["serial"], run["outcome"]) for run in runs} == {("ACME-1", "completed")}, (
         done
     )
@@ -238,19 +236,17 @@ def test_a_delegate_is_measured_under_its_own_name_and_its_runs_outlive_it(
 ) -> None:
     """The virtual phone hasn't got it: a run that went on without it is a failure of this delegate."""
     words = ("bench", MODEL, "-d", "acme.npu", "-n", "1", "--min-secs", "0.1")
-    benchfarm("virtual", "up", "pixel-3")
+    benchfarm("virtual up pixel-3")
     try:
         benchfarm(*words, code=1)
         without = Cli(home=benchfarm.home)
         assert "'acme.npu' isn't one of" in without(*words).ended_with(2).said
     finally:
-        benchfarm("virtual", "down")
-    (run,) = [
-        run for run in benchfarm.json("results", "runs", "newest") if run["run_pass"] == "timing"
-    ]
+        benchfarm("virtual down")
+    (run,) = [run for run in benchfarm.json("results runs newest") if run["run_pass"] == "timing"]
     assert (run["case"]["delegate"], run["outcome"]) == ("acme.npu", "failed")
     assert run["reason_code"] == "delegate-fell-back"
-    log = benchfarm("results", "log", run["run_id"])
+    log = benchfarm("results log", run["run_id"])
     assert "--external_delegate_path=/vendor/lib64/libacme.so" in log
     # The same flag with another value asks for another delegate.
     text = benchfarm.home / "printed.txt"
@@ -285,9 +281,9 @@ def test_a_plugin_that_is_broken_is_named_and_everything_else_goes_on(benchfarm:
             assert f"'{name}' of benchfarm-acme can't be loaded: ModuleNotFoundError" in told
             assert "pip uninstall benchfarm-acme" in told
             assert "Traceback" not in told
-        benchfarm("export", "--format", "json", "--out", "other.json")
-        benchfarm("report", "--format", "text")
-        assert "a farm of many hosts needs a store" in benchfarm("doctor", "--farm", code=2)
+        benchfarm("export --format json --out other.json")
+        benchfarm("report --format text")
+        assert "a farm of many hosts needs a store" in benchfarm("doctor --farm", code=2)
         told = benchfarm("bench", MODEL, "-s", "none", "-d", "gpu", code=3)
         assert "none: is not attached" in told
         benchfarm("acme")

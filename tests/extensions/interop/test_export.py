@@ -57,7 +57,7 @@ def runs_of(home):
 def made(tmp_path_factory):
     """A folder with a lab and its bundle, of which each test gets a copy."""
     folder = tmp_path_factory.mktemp("made")
-    benchfarm(stored(folder / "lab", small_lab()), "export", "--out", folder / "evidence.zip")
+    benchfarm(stored(folder / "lab", small_lab()), "export --out", folder / "evidence.zip")
     return folder
 
 
@@ -100,16 +100,16 @@ def test_another_lab_gets_every_run_byte_for_byte_and_can_read_and_compare_it(
     # Whoever writes a file can name any device: theirs keep apart from ours, and are told as
     # imported.
     assert {run.case.serial for run in theirs} == {f"{run.case.serial}@lab-01" for run in ours}
-    assert "Pixel 3 (imported) (virtual)" in benchfarm(other, "report", "--format", "text")
+    assert "Pixel 3 (imported) (virtual)" in benchfarm(other, "report --format text")
     sum_of_file = hashlib.sha256(bundle.read_bytes()).hexdigest()
     assert f"imported from evidence.zip, sha256 {sum_of_file}" in told
     origin = f"imported from evidence.zip (sha256 {sum_of_file[:12]})"
-    assert origin in " ".join(benchfarm(other, "report", "--format", "text").split())
-    assert "(imported)" in benchfarm(other, "results", "list")
-    assert "(imported)" in benchfarm(other, "report", "--format", "csv")
-    (listed,) = json.loads(benchfarm(other, "results", "list", "--json"))
+    assert origin in " ".join(benchfarm(other, "report --format text").split())
+    assert "(imported)" in benchfarm(other, "results list")
+    assert "(imported)" in benchfarm(other, "report --format csv")
+    (listed,) = json.loads(benchfarm(other, "results list --json"))
     assert listed["origin"] == {"file": "evidence.zip", "sha256": sum_of_file}
-    assert "(imported)" not in benchfarm(lab, "report", "--format", "text")
+    assert "(imported)" not in benchfarm(lab, "report --format text")
 
 
 def test_the_mark_of_an_import_stands_wherever_its_figures_stand(tmp_path):
@@ -128,7 +128,7 @@ def test_the_mark_of_an_import_stands_wherever_its_figures_stand(tmp_path):
         )
     ]
     bundle, other = tmp_path / "evidence.zip", tmp_path / "other"
-    benchfarm(stored(tmp_path / "lab", lab_of(runs, REAL_PIXEL)), "export", "--out", bundle)
+    benchfarm(stored(tmp_path / "lab", lab_of(runs, REAL_PIXEL)), "export --out", bundle)
     benchfarm(other, "import", bundle)
     mark = f"imported from evidence.zip (sha256 {hashlib.sha256(bundle.read_bytes()).hexdigest()[:12]})"
     compared = ("compare", "--by", "delegate", "gpu", "xnnpack", "--fail-on", "never", "--format")
@@ -152,7 +152,7 @@ def test_the_mark_of_an_import_stands_wherever_its_figures_stand(tmp_path):
     pages = {"report": tmp_path / "report.html", "compare": tmp_path / "compare.html"}
     Cli(home=other)("report", "--out", pages["report"])
     Cli(home=other)(*compared, "html", "--out", pages["compare"])
-    benchfarm(other, "history", "site", "--out", tmp_path / "site")
+    benchfarm(other, "history site --out", tmp_path / "site")
     for page in (
         *pages.values(),
         *(tmp_path / "site").rglob("campaigns/*.html"),
@@ -161,9 +161,9 @@ def test_the_mark_of_an_import_stands_wherever_its_figures_stand(tmp_path):
         assert mark in page.read_text("utf-8"), page
     for rows in ("cases", "invocations"):
         path = tmp_path / f"{rows}.csv"
-        benchfarm(other, "export", "--format", "csv", "--rows", rows, "--out", path)
+        benchfarm(other, "export --format csv --rows", rows, "--out", path)
         assert set(pd.read_csv(path).origin) == {mark}
-    benchfarm(other, "export", "--format", "json", "--out", tmp_path / "exported.json")
+    benchfarm(other, "export --format json --out", tmp_path / "exported.json")
     assert mark in (tmp_path / "exported.json").read_text("utf-8")
 
 
@@ -216,9 +216,9 @@ def test_a_file_in_a_folder_that_is_not_there_makes_none_and_the_folder_is_named
 
 
 def test_a_bundle_whose_raw_output_was_deleted_before_is_told(lab, tmp_path):
-    benchfarm(lab, "store", "prune", "--older-than", "0s")
+    benchfarm(lab, "store prune --older-than 0s")
     pruned, other = tmp_path / "pruned.zip", tmp_path / "other"
-    exported = benchfarm(lab, "export", "--out", pruned)
+    exported = benchfarm(lab, "export --out", pruned)
     imported = benchfarm(other, "import", pruned)
     unread = {
         run.run_id
@@ -257,18 +257,18 @@ def test_a_bundle_of_the_largest_numbers_is_shown(bundle, tmp_path, value):
     other = tmp_path / "other"
     benchfarm(other, "import", changed(bundle, tmp_path, changes))
     for words in (
-        ("report", "--out", tmp_path / "report.html"),
-        ("report", "--format", "text"),
-        ("history", "site", "--out", tmp_path / "site"),
-        ("history", "changes", "--fail-on", "never"),
-        ("results", "list"),
-        ("results", "runs"),
-        ("results", "runs", "--json"),
-        ("table", "--all"),
-        ("export", "--format", "csv", "--out", tmp_path / "cases.csv"),
-        ("export", "--format", "json", "--out", tmp_path / "cases.json"),
+        f"report --out {tmp_path}/report.html",
+        "report --format text",
+        f"history site --out {tmp_path}/site",
+        "history changes --fail-on never",
+        "results list",
+        "results runs",
+        "results runs --json",
+        "table --all",
+        f"export --format csv --out {tmp_path}/cases.csv",
+        f"export --format json --out {tmp_path}/cases.json",
     ):
-        benchfarm(other, *words)
+        benchfarm(other, words)
 
 
 @pytest.mark.parametrize("number", [b"9" * 400, b"NaN"])
@@ -318,7 +318,7 @@ def test_an_import_never_changes_what_is_stored(lab, bundle, tmp_path):
 def test_chosen_runs_come_with_what_they_refer_to_and_no_more(lab, tmp_path):
     chosen = next(run for run in runs_of(lab) if run.case.delegate is DelegateName.GPU)
     path = tmp_path / "one.zip"
-    benchfarm(lab, "export", "--run", chosen.run_id, "--out", path)
+    benchfarm(lab, "export --run", chosen.run_id, "--out", path)
     other = tmp_path / "other"
     benchfarm(other, "import", path)
     (taken,) = runs_of(other)
@@ -327,9 +327,7 @@ def test_chosen_runs_come_with_what_they_refer_to_and_no_more(lab, tmp_path):
     assert set(store.devices()) == {f"{chosen.case.serial}@lab-01"}
     assert set(store.models()) == {chosen.case.model_sha256}
     store.close()
-    assert "no run" in benchfarm(
-        lab, "export", "--run", "zzz", "--out", tmp_path / "none.zip", code=2
-    )
+    assert "no run" in benchfarm(lab, "export --run zzz --out", tmp_path / "none.zip", code=2)
     assert not (tmp_path / "none.zip").exists()
 
 
@@ -505,7 +503,7 @@ def test_runs_are_exported_of_whatever_campaign(tmp_path):
 def test_a_bundle_never_counts_as_measured_on_this_computer(tmp_path):
     runs = series(case(HOST, MOBILENET, DelegateName.XNNPACK, 1, ToolName.LITERT), 18_000)
     home = stored(tmp_path / "home", lab_of(runs, HOST, host=this_computer()))
-    benchfarm(home, "export", "--out", tmp_path / "b.zip")
+    benchfarm(home, "export --out", tmp_path / "b.zip")
     other = tmp_path / "other"
     benchfarm(other, "import", tmp_path / "b.zip")
     # Whoever writes a bundle can name any computer in it, this one too.
@@ -533,7 +531,7 @@ def test_what_is_no_text_with_a_figure_is_not_imported(tmp_path):
     ],
 )
 def test_what_can_not_be_exported_is_refused(lab, tmp_path, words):
-    told = benchfarm(lab, "export", "--out", tmp_path / "x", *words, code=2)
+    told = benchfarm(lab, "export --out", tmp_path / "x", *words, code=2)
     assert ("--rows doesn't apply to json" in told) == ("invocations" in words)
     assert not (tmp_path / "x").exists()
 
@@ -621,8 +619,8 @@ def test_nothing_is_overwritten_without_force_and_each_format_has_a_name_of_its_
 
 
 def test_a_list_is_printed_in_every_form_from_the_same_columns(lab):
-    (listed,) = json.loads(benchfarm(lab, "results", "list", "--json"))
-    head, row = csv.reader(benchfarm(lab, "results", "list", "--format", "csv").splitlines())
+    (listed,) = json.loads(benchfarm(lab, "results list --json"))
+    head, row = csv.reader(benchfarm(lab, "results list --format csv").splitlines())
     assert dict(zip(head, row, strict=True))["campaign_id"] == listed["campaign_id"]
     assert set(head) < set(listed)
-    assert 'id="pack-campaigns"' in benchfarm(lab, "results", "list", "-f", "html")
+    assert 'id="pack-campaigns"' in benchfarm(lab, "results list -f html")

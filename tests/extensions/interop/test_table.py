@@ -43,18 +43,18 @@ def home_of(folder, *nights, planned=()):
     return stored(folder / "home", replace(lab, campaigns=campaigns))
 
 
-def table(home, *options):
-    return Cli(home=home)("table", *options).ok().stdout
+def table(home, words="", *more):
+    return Cli(home=home)(f"table {words}", *more).ok().stdout
 
 
-def rows_of(home, *options):
-    return json.loads(table(home, "--all", *options, "--json"))
+def rows_of(home, words="", *more):
+    return json.loads(table(home, f"--all --json {words}", *more))
 
 
 def test_the_published_table_is_reproduced_cell_for_cell(tmp_path):
     path = data_folder("reports") / "published" / "tflite_published.csv"
     published = [row for row in csv.DictReader(path.open(encoding="utf-8")) if row["latency_ms"]]
-    shown = csv.DictReader(io.StringIO(table(tmp_path, "--source", "published", "--format", "csv")))
+    shown = csv.DictReader(io.StringIO(table(tmp_path, "--source published --format csv")))
     drawn = {
         (row["model"], row["device"], name.removesuffix(", median_us")): float(value)
         for row in shown
@@ -69,7 +69,7 @@ def test_the_published_table_is_reproduced_cell_for_cell(tmp_path):
         ): pytest.approx(float(row["latency_ms"]) * 1000)
         for row in published
     }
-    text = table(tmp_path, "--source", "published", "-s", "pixel-3", "-m", "Mobilenet_1.0*float*")
+    text = table(tmp_path, "--source published -s pixel-3 -m Mobilenet_1.0*float*")
     (line,) = [line for line in text.splitlines() if "Pixel 3" in line]
     assert re.search(r"23\.9 +6\.45 +13\.8 +TensorFlow Lite performance guide", line)
 
@@ -78,18 +78,18 @@ def test_language_models_have_each_speed_of_the_shipped_file(tmp_path):
     path = data_folder("reports") / "published" / "litert_lm_published.csv"
     rows = list(csv.DictReader(path.open(encoding="utf-8")))
     printed = [row[key] for row in rows for key in ("prefill_tok_s", "decode_tok_s") if row[key]]
-    text = table(tmp_path, "--source", "language-models", "--format", "markdown")
+    text = table(tmp_path, "--source language-models --format markdown")
     heads, _, *lines = ([cell.strip() for cell in line.split("|")] for line in text.splitlines())
     places = [place for place, head in enumerate(heads) if head.endswith(" tokens/s")]
     shown = [line[place] for line in lines for place in places if line[place] != "---"]
     assert sorted(shown) == sorted(printed)
     assert len(printed) == 79
     # Where a column has times too, each figure has its unit.
-    both = table(tmp_path, "--source", "published,language-models")
+    both = table(tmp_path, "--source published,language-models")
     assert "gpu tokens/s" not in both
     assert re.search(r"^Mobilenet_1.0_224\(float\) +Pixel 3 .* 6\.45 ms ", both, re.MULTILINE)
     assert " 2369.0 tokens/s " in both
-    text = table(tmp_path, "--source", "language-models")
+    text = table(tmp_path, "--source language-models")
     (throttled,) = [line for line in text.splitlines() if " 3.343 " in line]
     assert throttled.startswith("Qwen3-0.6B mixed int4, decode 256 after 1024, context 1280")
     assert "measurements-lm.jsonl" in throttled
@@ -98,7 +98,7 @@ def test_language_models_have_each_speed_of_the_shipped_file(tmp_path):
 
 def test_own_figures_stand_in_rows_of_their_own_and_virtual_ones_say_so(tmp_path):
     home = stored(tmp_path / "home", small_lab())
-    words = ("--source", "store,published", "--serial", "pixel-3,Pixel 4")
+    words = ("--source store,published --serial", "pixel-3,Pixel 4")
     shown, beside = rows_of(home, *words).values()
     own = [row for row in shown if not row["source"]]
     assert {row["is_virtual"] for row in own} == {True}
@@ -127,29 +127,29 @@ def test_own_figures_stand_in_rows_of_their_own_and_virtual_ones_say_so(tmp_path
     assert "Google Pixel 3 (virtual)" in text
     assert "no measurement" in text
     for form in ("markdown", "html", "csv"):
-        assert "irtual" in table(home, "--all", "--format", form)
+        assert "irtual" in table(home, f"--all --format {form}")
 
 
 def test_own_figures_of_a_real_phone_stand_beside_published_ones_not_virtual_or_imported_ones(
     tmp_path,
 ):
-    words = ("--source", "store,published", "--serial", "pixel-3", "--json")
+    words = "--source store,published --serial pixel-3"
     own = series(case(PIXEL_3, MOBILENET, DelegateName.GPU, 1), 5_000) + series(GPU, 7_000)
     theirs = series(replace(GPU, serial=OTHER.serial), 6_000, campaign_id="theirs")
     origin = Origin(file="theirs.zip", sha256="a" * 64)
     imported = campaign_of(theirs, campaign_id="theirs", terms=Terms(origin=origin))
     lab = lab_of(own + theirs, PIXEL_3, REAL_PIXEL, OTHER)
     home = stored(tmp_path / "home", replace(lab, campaigns=[campaign_of(own), imported]))
-    (row,) = json.loads(table(home, *words))["beside"]
+    (row,) = json.loads(table(home, f"--json {words}"))["beside"]
     assert (row["mine_us"], row["is_virtual"]) == (pytest.approx(7_000, 0.01), False)
     # Without such a figure the shape is the same, and without the store it is one table.
-    found = json.loads(table(home, "--campaign", "theirs", *words))
+    found = json.loads(table(home, f"--json --campaign theirs {words}"))
     assert list(found) == ["matrix", "beside"]
     assert any("theirs.zip" in row["source"] for row in found["matrix"])
     assert found["beside"] == []
-    said = table(home, "--campaign", "theirs", *words[:-1])
+    said = table(home, f"--campaign theirs {words}")
     assert "Nothing that others published has a clean figure" in said
-    assert isinstance(json.loads(table(home, "--source", "published", "--json")), list)
+    assert isinstance(json.loads(table(home, "--source published --json")), list)
 
 
 def test_the_newest_campaign_wins_and_a_title_that_two_phones_share_gets_their_serials(tmp_path):
@@ -215,7 +215,7 @@ def test_what_others_published_is_shown_only_where_it_is_asked_for(tmp_path):
     assert refused.stdout == ""
     assert "the store has no results yet" in refused.stderr
     assert "--source published" in refused.stderr
-    assert "no figure" in table(tmp_path / "new", "--source", "published", "--serial", "pixel-8")
+    assert "no figure" in table(tmp_path / "new", "--source published --serial pixel-8")
     unknown = Cli(home=tmp_path / "new")("table", "--source", "rumours").ended_with(2)
     assert "there is no source 'rumours'" in unknown.stderr
     own = rows_of(stored(tmp_path / "home", small_lab()))
@@ -279,7 +279,7 @@ def test_what_a_comparison_replayed_is_in_the_table_only_when_it_is_asked_for(tm
     lab = replace(lab_of([*night, *replay], REAL_PIXEL), campaigns=[begun, later])
     home = stored(tmp_path / "home", lab)
     assert " 30.0" in table(home)
-    assert " 20.0" in table(home, "--campaign", "replay")
+    assert " 20.0" in table(home, "--campaign replay")
     alone = replace(lab_of(replay, REAL_PIXEL), campaigns=[later])
     refused = Cli(home=stored(tmp_path / "alone", alone))("table").ended_with(2)
     assert "there are only A/B comparisons and campaigns without the pass timing" in refused.stderr
@@ -306,12 +306,12 @@ def test_the_table_for_a_pull_request_has_the_fastest_of_each_model_and_phone(tm
     gpu = [row for row in rows if (row["configuration"] or "").startswith("gpu")]
     assert {(row["winner"], row["outputs"]) for row in gpu} == {("clear", "not checked")}
     # No form names one of several tied ones alone.
-    flat = list(csv.DictReader(io.StringIO(table(home, "--format", "csv"))))
+    flat = list(csv.DictReader(io.StringIO(table(home, "--format csv"))))
     tied = ["; ".join(row["tied"]) for row in rows]
     assert [row["tied"] for row in flat] == tied
     assert [bool(names) for names in tied] == [row["winner"] == "tied" for row in flat]
     assert any(tied)
-    lines = table(home, "--format", "markdown").splitlines()
+    lines = table(home, "--format markdown").splitlines()
     assert sum(line.startswith("| ") for line in lines) == len(rows) + 2
     assert len([line for line in lines if line and not line.startswith("|")]) <= 4
     report = Cli(home=home)("report", "--format", "markdown").ok().stdout
@@ -324,7 +324,7 @@ def test_a_model_is_found_by_each_name_that_it_was_measured_by(tmp_path, name):
     home = home_of(tmp_path, [*runs, *series(replace(GPU, model_name="new.tflite"), 7_000)])
     every = json.loads(table(home, "--json"))
     assert [row["model"] for row in every] == ["new", "new"]
-    assert json.loads(table(home, "-m", name, "--json")) == every
+    assert json.loads(table(home, "--json -m", name)) == every
     assert rows_of(home, "-m", name) == rows_of(home)
     # The store knows it, and nothing of it was measured.
     said = table(home, "-m", MOBILENET.name)

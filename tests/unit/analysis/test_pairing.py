@@ -29,7 +29,9 @@ from tests.samples.sample_lab import START, campaign_of, case, run, series, skew
 A = case()
 B = replace(A, build_sha256=BuildSha(content_key("other")))
 CASES = {A.case_key: A, B.case_key: B}
-PAIRING = pairing_of((A, B), baseline="build a", candidate="build b", kind="build", threshold=0.02 * 2 / 3)  # fmt: skip
+PAIRING = pairing_of(
+    (A, B), baseline="build a", candidate="build b", kind="build", threshold=0.02 * 2 / 3
+)
 
 
 def leaders(seed: int, count: int) -> str:

@@ -48,7 +48,9 @@ from tests.samples.sample_lab import (
     stored,
 )
 
-IPHONE = facts_of("lab-xs", kind=DeviceKind.IOS, manufacturer="Apple", model="iPhone XS", profile="iphone-xs")  # fmt: skip
+IPHONE = facts_of(
+    "lab-xs", kind=DeviceKind.IOS, manufacturer="Apple", model="iPhone XS", profile="iphone-xs"
+)
 APP = Build(name="an app", tool=ToolName.TEXT, sha256=BuildSha(content_key("ios app")), abi="arm64")
 OTHER = replace(BUILDS[ToolName.NATIVE], sha256=BuildSha(content_key("other")))
 ANDROID, IMPORTED = CampaignId("20260314-220500-nightly"), CampaignId("20260315-120000-iphone")
@@ -258,7 +260,7 @@ def test_pairs_of_an_a_b_comparison_have_one_verdict_by_whatever_words(tmp_path:
 
 def test_an_a_b_comparison_with_runs_left_fails_whoever_shows_it(tmp_path: Path) -> None:
     runs = [run(side, number, 20_000) for number in range(5) for side in (GPU, NEW)]
-    pairing = pairing_of((GPU, NEW), baseline="old", candidate="new", kind="build")  # fmt: skip
+    pairing = pairing_of((GPU, NEW), baseline="old", candidate="new", kind="build")
     cut = campaign_of(runs, terms=Terms(pairing=pairing), status=CampaignStatus.INTERRUPTED)
     settings = settings_of(tmp_path, runs, cut)
     told = compare(settings, [CAMPAIGN], form="junit")

@@ -255,7 +255,7 @@ def test_comparisons_end_with_the_budget_and_the_others_go_on_to_a_look(
         for takes in seconds
     ]
     sides = tuple((before.case_key, after.case_key) for before, after in pairs)
-    pairing = pairing_of(sides=sides, baseline="1", candidate="2", detect=0.12, threshold=0.08)  # fmt: skip
+    pairing = pairing_of(sides=sides, detect=0.12, threshold=0.08)
     known = {one.case_key: one for pair in pairs for one in pair}
     whole = campaign(rule=None)
     whole = replace(
@@ -304,7 +304,7 @@ def test_a_side_whose_partner_is_not_tried_again_is_measured_no_more() -> None:
     """A hang in the first pair: the other side runs as often as was planned, and not up to the
     next looks."""
     before, after = pair = (case(1), case(2))
-    pairing = pairing_of((before, after), baseline="1", candidate="2", detect=0.12, threshold=0.08, most=200)  # fmt: skip
+    pairing = pairing_of((before, after), detect=0.12, threshold=0.08, most=200)
     whole = campaign(rule=None)
     known = {one.case_key: one for one in pair}
     first = first_invocations(pairing, known, seed=whole.seed)

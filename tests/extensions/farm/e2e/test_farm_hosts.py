@@ -80,7 +80,7 @@ def test_everything_that_a_plan_names_reaches_the_hosts(
     )
     farm.until_announced(*farm.hosts)
     begun = {host.name: len(host.log()) for host in farm.hosts}
-    sent = farm.one("farm", "submit", plan, "--name", name)
+    sent = farm.one("farm submit", plan, "--name", name)
     assert [job["serial"] for job in sent["jobs"]] == sorted(before)
     # Nothing of it may be needed any more.
     for path in (program, library, *inputs.iterdir()):
@@ -91,7 +91,7 @@ def test_everything_that_a_plan_names_reaches_the_hosts(
     }
     farm.expect_no_loss(name, 2, before)
     for job in jobs:
-        runs = farm.two("results", "runs", job["campaign_id"])
+        runs = farm.two("results runs", job["campaign_id"])
         assert {run["outcome"] for run in runs} == {"completed"}
         assert len({run["case"]["build_sha256"] for run in runs}) == 1
         measured = [run for run in runs if run["run_pass"] != "reference"]
@@ -123,10 +123,10 @@ def test_models_that_are_not_tflite_keep_their_ending_and_a_program_of_ones_own_
         return plan
 
     farm.until_announced(farm.one)
-    farm.one("farm", "submit", written(TINY, gguf), "--name", name)
+    farm.one("farm submit", written(TINY, gguf), "--name", name)
     (job,) = farm.until_ended(name)
     assert job["status"] == "done", job
-    runs = farm.two("results", "runs", job["campaign_id"])
+    runs = farm.two("results runs", job["campaign_id"])
     assert {(run["case"]["model_name"], run["case"]["tool"]) for run in runs} == {
         ("tiny", "litert-lm"), ("little", "declared:llama-bench")
     }  # fmt: skip
@@ -147,12 +147,12 @@ def test_models_that_are_not_tflite_keep_their_ending_and_a_program_of_ones_own_
         plan = written(
             words, extra=f", tools: ['{own}'], flags: [{{answer_tokens: '4', repetitions: '2'}}]"
         )
-        farm.one("farm", "submit", plan, "--name", f"{name}-{number}")
+        farm.one("farm submit", plan, "--name", f"{name}-{number}")
     own.unlink()
     for number, tokens in enumerate(("16", "24")):
         (job,) = farm.until_ended(f"{name}-{number}")
         assert job["status"] == "done", job
-        runs = farm.two("results", "runs", job["campaign_id"])
+        runs = farm.two("results runs", job["campaign_id"])
         assert {(run["case"]["tool"], run["outcome"]) for run in runs} == {
             ("declared:my-bench", "completed")
         }
@@ -191,15 +191,15 @@ def test_what_a_timer_submits_has_the_stores_night_is_submitted_once_and_says_wh
     farm: FarmOfHosts, plan_file: PlanFile, name: str
 ) -> None:
     host = farm.one
-    host("farm", "pause", f"phone:{host.serial}")
+    host("farm pause", f"phone:{host.serial}")
     plan = plan_file((host.serial,), invocations=1)
     before = datetime.now(UTC)
-    first = host("farm", "submit", plan, "--once", f"{name}-{{date}}")
+    first = host("farm submit", plan, "--once", f"{name}-{{date}}")
     # There it is always the night of the day before.
     nights = {moment.date() - timedelta(days=1) for moment in (before, datetime.now(UTC))}
     assert first["submission"] in {f"{name}-{night:%Y%m%d}" for night in nights}
     # Run again, by another computer too.
-    again = farm.two("farm", "submit", plan, "--once", f"{name}-{{date}}")
+    again = farm.two("farm submit", plan, "--once", f"{name}-{{date}}")
     assert (again["is_known"], again["jobs"]) == (True, first["jobs"])
     plan.write_text(plan.read_text().replace("name: nightly", "name: Übung"))
     said = host.cli("farm submit", plan, **host.environ()).ok()
@@ -208,7 +208,7 @@ def test_what_a_timer_submits_has_the_stores_night_is_submitted_once_and_says_wh
     assert f"after the jobs of {first['submission']} on {host.serial}" in said.stdout
     for submission in (first["submission"], later):
         assert len(farm.jobs(submission)) == 1
-        host("farm", "cancel", submission)
+        host("farm cancel", submission)
 
 
 def test_a_phone_that_never_came_is_told_as_long_as_there_is_its_submission(
@@ -216,7 +216,7 @@ def test_a_phone_that_never_came_is_told_as_long_as_there_is_its_submission(
 ) -> None:
     host = farm.one
     farm.until_announced(host)
-    host("farm", "pause", f"phone:{host.serial}")
+    host("farm pause", f"phone:{host.serial}")
     plan = plan_file((host.serial, "GONE"), invocations=1)
     told = "GONE: no job: no host has announced it"
     for words in (
@@ -229,7 +229,7 @@ def test_a_phone_that_never_came_is_told_as_long_as_there_is_its_submission(
     status = host.cli("farm status", name, "--json", **host.environ()).ended_with(1).json
     assert status["left_out"] == {"GONE": "no host has announced it"}
     assert [job["serial"] for job in status["jobs"]] == [host.serial]
-    host("farm", "cancel", name)
+    host("farm cancel", name)
 
 
 def test_a_night_in_which_a_phone_gave_nothing_does_not_look_as_if_all_were_well(
@@ -237,12 +237,12 @@ def test_a_night_in_which_a_phone_gave_nothing_does_not_look_as_if_all_were_well
 ) -> None:
     farm.until_announced(*farm.hosts)
     plan = plan_file(tuple(host.serial for host in farm.hosts), invocations=1)
-    farm.two("virtual", "fault", farm.two.serial, "segv", "times=0")
+    farm.two("virtual fault", farm.two.serial, "segv", "times=0")
     try:
-        farm.one("farm", "submit", plan, "--name", name)
+        farm.one("farm submit", plan, "--name", name)
         watched = farm.one.cli("farm status", name, "--watch", **farm.one.environ())
     finally:
-        farm.two("virtual", "fault", farm.two.serial, "clear")
+        farm.two("virtual fault", farm.two.serial, "clear")
     for host in farm.hosts:
         assert re.search(rf"{name}\s+{host.serial}\s+done", watched.ended_with(1).stdout)
     # Each failure is stored as one.
@@ -266,8 +266,8 @@ def waiting(farm: FarmOfHosts, plan_file: PlanFile, before: dict[str, str], name
     """A host with a job of its phone, which is paused."""
     host = farm.one
     farm.until_announced(host)
-    host("farm", "pause", f"phone:{host.serial}")
-    host("farm", "submit", plan_file((host.serial,), invocations=1), "--name", name)
+    host("farm pause", f"phone:{host.serial}")
+    host("farm submit", plan_file((host.serial,), invocations=1), "--name", name)
     return host
 
 
@@ -277,12 +277,12 @@ def test_a_phone_that_only_has_the_same_serial_number_is_not_measured(
     host = waiting
     facts = "jsonb_set(facts::jsonb, '{model}', '\"Pixel 9\"')::text"
     farm.queue.rows(f"UPDATE farm_jobs SET facts = {facts} WHERE submission = %s", name)
-    host("farm", "pause", "--undo", f"phone:{host.serial}")
+    host("farm pause --undo", f"phone:{host.serial}")
     farm.until(lambda: farm.jobs(name)[0]["tries"] > 0)
     # A further try would take the note away.
-    host("farm", "pause", f"phone:{host.serial}")
+    host("farm pause", f"phone:{host.serial}")
     farm.until(lambda: farm.jobs(name)[0]["status"] == "waits")
-    host("farm", "cancel", name)
+    host("farm cancel", name)
     (job,) = farm.until_ended(name)
     assert (
         f"the phone {host.serial} here is a Google Pixel 3 (virtual), the job is for a"
@@ -296,8 +296,8 @@ def test_a_submission_that_is_watched_as_json_is_told_once_when_its_jobs_are_ove
 ) -> None:
     words = ("farm status", name, "--watch", "--json")
     watched = waiting.cli.start(*words, **waiting.environ())
-    assert waiting("farm", "status", name)["jobs"][0]["status"] == "waits"
-    waiting("farm", "pause", "--undo", f"phone:{waiting.serial}")
+    assert waiting("farm status", name)["jobs"][0]["status"] == "waits"
+    waiting("farm pause --undo", f"phone:{waiting.serial}")
     stdout, _ = watched.communicate(timeout=PATIENCE_S)
     assert [job["status"] for job in json.loads(stdout)["jobs"]] == ["done"]
     assert watched.returncode == 0
@@ -309,7 +309,7 @@ def test_a_submission_is_watched_further_when_its_database_is_back(
     watched = waiting.cli.start("farm status", name, "--watch", **waiting.environ())
     assert watched.stdout is not None
     assert watched.stdout.readline()
-    waiting("farm", "pause", "--undo", f"phone:{waiting.serial}")
+    waiting("farm pause --undo", f"phone:{waiting.serial}")
     farm.until_stored(farm.jobs(name)[0]["campaign_id"], 1)
     farm.database.server.stop("immediate")
     heard(watched, "trying again")
@@ -331,7 +331,7 @@ def test_a_job_whose_campaign_somebody_else_runs_is_done_when_that_is_over(
         release = other.campaigns.take(job["campaign_id"])
         assert release is not None
         other.at_exit.callback(release)
-        host("farm", "pause", "--undo", f"phone:{host.serial}")
+        host("farm pause --undo", f"phone:{host.serial}")
         farm.until(lambda: "is run by" in farm.jobs(name)[0]["note"])
         (job,) = farm.jobs(name)
         assert (job["status"], job["tries"]) == ("waits", 0)
@@ -344,13 +344,13 @@ def test_a_phone_whose_job_was_cancelled_while_its_host_was_dead_is_restored_onc
 ) -> None:
     host = farm.one
     farm.until_announced(host)
-    host("farm", "submit", plan_file((host.serial,), invocations=30), "--name", name)
+    host("farm submit", plan_file((host.serial,), invocations=30), "--name", name)
     (job,) = farm.jobs(name)
     farm.until_stored(job["campaign_id"], 1)
     host.kill()
     # Its host is silent: nobody is to begin it again.
     farm.until_status(name, "waits")
-    assert host("farm", "cancel", name)["running"] == 0
+    assert host("farm cancel", name)["running"] == 0
     assert changes(host) != before[host.serial]
     settings = settings_in(host.cli.home, store=host.url)
 
@@ -380,7 +380,7 @@ def test_a_phone_whose_host_comes_after_the_submission_is_measured_too(
     farm.until_announced(*farm.hosts)
     farm.two.rest()
     # Else its job might be over before the other host has come.
-    farm.one("farm", "pause", f"phone:{farm.one.serial}")
+    farm.one("farm pause", f"phone:{farm.one.serial}")
     plan = meaning(plan_file((), invocations=1), "where: virtual")
     sent = (
         farm.one.cli("farm submit", plan, "--name", name, "--json", **farm.one.environ())
@@ -394,7 +394,7 @@ def test_a_phone_whose_host_comes_after_the_submission_is_measured_too(
     plan.unlink()
     farm.until_announced(farm.two)
     farm.until(lambda: len(farm.jobs(name)) > 1)
-    farm.one("farm", "pause", "--undo", f"phone:{farm.one.serial}")
+    farm.one("farm pause --undo", f"phone:{farm.one.serial}")
     jobs = farm.until_ended(name)
     assert {job["serial"]: job["host"] for job in jobs} == {
         farm.one.serial: "one",
@@ -402,7 +402,7 @@ def test_a_phone_whose_host_comes_after_the_submission_is_measured_too(
     }
     farm.expect_no_loss(name, 4, before)
     # It has come: nothing is left out any more, and the exit code is 0.
-    assert farm.one("farm", "status", name)["left_out"] == {}
+    assert farm.one("farm status", name)["left_out"] == {}
     said = f"{name}: {farm.two.serial} is new and was added"
     assert (farm.one.log() + farm.two.log()).count(said) == 1
 
@@ -412,25 +412,24 @@ def test_pause_keeps_jobs_waiting_the_urgent_one_goes_first_cancel_stops_it_and_
 ) -> None:
     host = farm.two
     farm.until_announced(host)
-    host("farm", "pause", f"phone:{host.serial}")
+    host("farm pause", f"phone:{host.serial}")
     usual, urgent = f"{name}-usual", f"{name}-urgent"
-    host("farm", "submit", plan_file((host.serial,), invocations=1), "--name", usual)
+    host("farm submit", plan_file((host.serial,), invocations=1), "--name", usual)
     host(
-        "farm",
-        "submit",
+        "farm submit",
         plan_file((host.serial,), invocations=30),
         "--name",
         urgent,
         "--priority",
         "5",
     )
-    assert host("farm", "status", usual)["jobs"][0]["status"] == "waits"
-    host("farm", "pause", "--undo", f"phone:{host.serial}")
+    assert host("farm status", usual)["jobs"][0]["status"] == "waits"
+    host("farm pause --undo", f"phone:{host.serial}")
     (job,) = farm.jobs(urgent)
     farm.until_stored(job["campaign_id"], 1)
     assert [job["status"] for job in farm.jobs(usual)] == ["waits"]
-    host("farm", "pause", "host:two")
-    host("farm", "cancel", urgent, "--serial", host.serial)
+    host("farm pause host:two")
+    host("farm cancel", urgent, "--serial", host.serial)
     (ended,) = farm.until_ended(urgent)
     assert ended["status"] == "cancelled", ended
     host.rest()
@@ -438,14 +437,12 @@ def test_pause_keeps_jobs_waiting_the_urgent_one_goes_first_cancel_stops_it_and_
     assert not list((host.cli.home / "state" / "journals").glob("*.json*"))
     assert [job["status"] for job in farm.jobs(usual)] == ["waits"]
     # Nobody is to resume it.
-    (left,) = [
-        item for item in host("results", "list") if item["campaign_id"] == job["campaign_id"]
-    ]
+    (left,) = [item for item in host("results list") if item["campaign_id"] == job["campaign_id"]]
     assert left["status"] == "closed"
     status = host.cli("farm status", urgent, "--json", **host.environ()).ended_with(1).json
     assert status["without_result"] == {host.serial: left["abandoned"]}
     assert left["stored"] + left["abandoned"] == left["planned"]
-    host("farm", "pause", "--undo", "host:two")
+    host("farm pause --undo host:two")
     farm.until_announced(host)
     farm.until_ended(usual)
     farm.expect_no_loss(usual, 4, before)

@@ -42,7 +42,7 @@ class Nights:
 
     def changes(self, *words: object) -> tuple[int, dict[str, Any]]:
         """Return the exit code, and the changes by configuration."""
-        done = self("history", "changes", "--json", *words)
+        done = self("history changes --json", *words)
         found = [change for group in done.json["groups"] for change in group["changes"]]
         assert done.json["fails"] == bool(done.exit_code), done.stderr
         return done.exit_code, {
@@ -175,7 +175,7 @@ def test_a_slow_program_is_confirmed_in_the_process_mode_of_its_series(
     change = of(confirmed, "xnnpack", "4")
     assert change["status"] == "confirmed", change["status_detail"]
     campaign = change["status_detail"].split()[-1]
-    runs = nights.json("results", "runs", campaign)
+    runs = nights.json("results runs", campaign)
     assert {run["case"]["mode"] for run in runs} == {"top-app"}
     assert len({run["case"]["build_sha256"] for run in runs}) == 2
 
@@ -190,7 +190,7 @@ def test_another_model_is_run_again_with_the_program_of_its_nights(
 ) -> None:
     change = of(confirmed, "xnnpack", "2")
     assert change["status"] == "refuted", change["status_detail"]
-    runs = nights.json("results", "runs", change["status_detail"].split()[-1])
+    runs = nights.json("results runs", change["status_detail"].split()[-1])
     assert {run["case"]["build_sha256"] for run in runs} == {change["after"]["build_sha256"]}
     assert len({run["case"]["model_sha256"] for run in runs}) == 2
 
@@ -206,7 +206,7 @@ def test_a_change_without_an_old_side_cannot_be_run_again_and_says_why(
 def test_what_was_confirmed_or_refuted_is_not_run_again(
     nights: Nights, confirmed: dict[str, Any]
 ) -> None:
-    campaigns = len(nights.json("results", "list"))
+    campaigns = len(nights.json("results list"))
 
     exit_code, again = nights.changes("--confirm")
 
@@ -214,30 +214,25 @@ def test_what_was_confirmed_or_refuted_is_not_run_again(
     assert {name: item["status"] for name, item in again.items()} == {
         name: item["status"] for name, item in confirmed.items()
     }
-    assert len(nights.json("results", "list")) == campaigns
+    assert len(nights.json("results list")) == campaigns
 
 
 def test_changes_are_told_in_text_and_markdown(nights: Nights, confirmed: dict[str, Any]) -> None:
-    text = nights("history", "changes")
+    text = nights("history changes")
     assert text.exit_code == 1
     told = " ".join(text.stdout.split())
     assert "status confirmed" in told.split("status refuted")[0]
     assert told.count("(virtual)") >= 3
     assert max(len(line) for line in text.stdout.splitlines()) <= 80
-    markdown = (
-        nights("history", "changes", "--format", "markdown", "--fail-on", "never").ok().stdout
-    )
+    markdown = nights("history changes --format markdown --fail-on never").ok().stdout
     assert markdown.startswith(
         "## 4 new changes in the last 14 nights, more where a series lacks nights, in 4 series"
     )
     assert markdown.count("| confirmed |") == 1
-    assert nights("history", "changes", "--format", "xml").exit_code == 2
-    assert nights("history", "changes", "--series", "colour=red").exit_code == 2
-    assert (
-        "no series fits 'delegate=gpu'"
-        in nights("history", "changes", "--series", "delegate=gpu").stderr
-    )
-    assert nights("history", "expect", "delegate=cpu", "2026-03-09", " ").exit_code == 2
+    assert nights("history changes --format xml").exit_code == 2
+    assert nights("history changes --series colour=red").exit_code == 2
+    assert "no series fits 'delegate=gpu'" in nights("history changes --series delegate=gpu").stderr
+    assert nights("history expect delegate=cpu 2026-03-09", " ").exit_code == 2
     only = nights.changes("--series", "delegate=cpu")
     assert (only[0], [item["case"]["delegate"] for item in only[1].values()]) == (0, ["cpu"])
 
@@ -246,16 +241,14 @@ def test_an_expected_change_is_told_as_such_and_fails_nothing(
     nights: Nights, confirmed: dict[str, Any]
 ) -> None:
     night = of(confirmed, "xnnpack", "4")["night"]
-    added = nights.json(
-        "history", "expect", "delegate=xnnpack,threads=4", night, "slower on purpose"
-    )
+    added = nights.json("history expect delegate=xnnpack,threads=4", night, "slower on purpose")
 
     exit_code, found = nights.changes("--fail-on", "confirmed")
     assert exit_code == 0
     assert [item["expected"] for item in found.values() if item["expected"]] == [
         "slower on purpose"
     ]
-    assert "slower on purpose" in nights("history", "expect").ok().stdout
-    assert nights("history", "expect", "--remove", added["annotation_id"]).exit_code == 0
-    assert nights("history", "expect", "--remove", added["annotation_id"]).exit_code == 2
+    assert "slower on purpose" in nights("history expect").ok().stdout
+    assert nights("history expect --remove", added["annotation_id"]).exit_code == 0
+    assert nights("history expect --remove", added["annotation_id"]).exit_code == 2
     assert nights.changes("--fail-on", "confirmed")[0] == 1
