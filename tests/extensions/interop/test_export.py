@@ -572,6 +572,7 @@ REPLACED = "Replacing {} node(s) with delegate ({}) node, yielding 2 partitions 
         ),
         # LiteRT applies it whatever was asked for.
         (["Apply accelerator NpuAccelerator"], "text.unknown"),
+        (["YNNPACK CPU accelerator registered."], "text.unknown"),
         ([], "text.unknown"),
     ],
 )
