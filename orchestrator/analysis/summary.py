@@ -22,7 +22,7 @@ from orchestrator.analysis.intervals import (
     trimmed_mean,
 )
 from orchestrator.frozen import frozen
-from orchestrator.records.case import CampaignId, Serial, SeriesKey
+from orchestrator.records.case import CampaignId, ModelSha, Serial, SeriesKey
 from orchestrator.records.history import Points
 from orchestrator.units import counted, format_percent
 
@@ -349,14 +349,23 @@ class SessionNoise:
         )
 
 
-def session_noise(sessions: Sequence[Sequence[float]]) -> SessionNoise:
-    """Return the noise between sessions, from the latencies of each in any unit, the oldest first.
+def session_noise(*by_model: Sequence[Sequence[float]]) -> SessionNoise:
+    """Return the noise between sessions, from the latencies of each in any unit, the oldest first;
+    ``by_model`` are the sessions of each of a series' models.
 
     From steps between neighbours, of which changes of the program are few; what the invocations
     within each session explain is taken out, and the rest drawn to the default.
     """
-    means = [trimmed_mean(logs_of(latencies)) for latencies in sessions if len(latencies) > 1]
-    steps = [abs(after.value - before.value) for before, after in pairwise(means)]
+    means_by_model = [
+        [trimmed_mean(logs_of(latencies)) for latencies in sessions if len(latencies) > 1]
+        for sessions in by_model
+    ]
+    means = [mean for members in means_by_model for mean in members]
+    steps = [
+        abs(after.value - before.value)
+        for members in means_by_model
+        for before, after in pairwise(members)
+    ]
     if not steps:
         return SessionNoise()
     max_step = _STEP_MAX * statistics.median(steps)
@@ -372,15 +381,19 @@ def session_noises(
 ) -> dict[SeriesKey, SessionNoise]:
     """Return the noise between the sessions of each series; only the given campaigns count.
 
-    Of several contents that a campaign measured, the one first stored last counts.
+    Of several programs that a campaign measured, the one first stored last counts. Another model
+    of the same name is no session of this one.
     """
-    sessions: dict[int, dict[int, list[float]]] = {}
-    for series, campaign, latencies in _sessions(points):
+    sessions: dict[int, dict[ModelSha, dict[int, list[float]]]] = {}
+    for (series, campaign, contents), latencies in _sessions(points):
         if points.campaigns[campaign].campaign_id in only:
-            sessions.setdefault(series, {})[campaign] = latencies
+            model = points.contents[contents].model_sha256
+            sessions.setdefault(series, {}).setdefault(model, {})[campaign] = latencies
     return {
-        points.series[series].series_key: session_noise([*by_campaign.values()])
-        for series, by_campaign in sessions.items()
+        points.series[series].series_key: session_noise(
+            *([*by_campaign.values()] for by_campaign in by_model.values())
+        )
+        for series, by_model in sessions.items()
     }
 
 
@@ -389,7 +402,7 @@ def autocorrelations(
 ) -> dict[Serial, Autocorrelation]:
     """Return the autocorrelation of each device's invocations, without the campaigns ``but``."""
     by_device: dict[Serial, Autocorrelation] = {}
-    for series, campaign, latencies in _sessions(points):
+    for (series, campaign, _), latencies in _sessions(points):
         serial = points.series[series].serial
         is_left_out = points.campaigns[campaign].campaign_id in but
         if len(latencies) >= TRIM_FROM_COUNT and not is_left_out:
@@ -399,15 +412,15 @@ def autocorrelations(
     return {serial: total.at_most(WEIGHT_MAX) for serial, total in by_device.items()}
 
 
-def _sessions(points: Points) -> list[tuple[int, int, list[float]]]:
-    """Return series, campaign and latencies of each session, by series and age; each of one content:
-    builds in turns have levels of their own.
+def _sessions(points: Points) -> list[tuple[tuple[int, int, int], list[float]]]:
+    """Return series, campaign, contents and latencies of each session, by series and age: builds in
+    turns have levels of their own.
 
     Those of a session are in the order of storing.
     """
     places = zip(points.series_at, points.campaign_at, points.contents_at, strict=True)
     rows = zip(places, points.latency_us, strict=True)
     return [
-        (place[0], place[1], [latency_us for _, latency_us in group])
+        (place, [latency_us for _, latency_us in group])
         for place, group in groupby(sorted(rows, key=itemgetter(0)), key=itemgetter(0))
     ]

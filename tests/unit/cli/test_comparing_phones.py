@@ -37,6 +37,7 @@ from tests.samples.sample_lab import (
     BUILDS,
     CAMPAIGN,
     MOBILENET,
+    MOBILENET_INT8,
     PIXEL_3,
     REAL_PIXEL,
     START,
@@ -96,7 +97,7 @@ def settings_of(folder: Path, runs: list[RunRecord], *campaigns: Campaign) -> Se
         campaigns=campaigns,
         runs=runs,
         devices={facts.serial: facts for facts in (REAL_PIXEL, PIXEL_3, IPHONE)},
-        models={MOBILENET.sha256: MOBILENET},
+        models={model.sha256: model for model in (MOBILENET, MOBILENET_INT8)},
         builds={build.sha256: build for build in (*BUILDS.values(), APP, OTHER)},
     )
     return settings_in(stored(folder / "home", lab))
@@ -372,3 +373,26 @@ def test_a_campaign_with_both_sides_comes_before_newer_ones_with_one_each(tmp_pa
         *(campaign_of(runs, campaign_id=name, name=name) for name, runs in later.items()),
     )
     assert compared_campaigns(settings) == {ANDROID}
+
+
+def test_another_model_of_the_same_name_is_no_session_of_this_one(tmp_path: Path) -> None:
+    gpu = case(REAL_PIXEL, MOBILENET, DelegateName.GPU, 1)
+    other = replace(gpu, model_sha256=MOBILENET_INT8.sha256)
+    nights = [
+        series(side, latency_us, 8, campaign_id=CampaignId(f"2026031{day}-120000-night"))
+        for day, (side, latency_us) in enumerate(
+            [(gpu, 6_450), (other, 30_000), (gpu, 6_460), (gpu, 7_400)]
+        )
+    ]
+    settings = settings_of(
+        tmp_path,
+        [run for runs in nights for run in runs],
+        *(
+            campaign_of(
+                runs, campaign_id=runs[0].campaign_id, created_at=START + timedelta(days=day)
+            )
+            for day, runs in enumerate(nights)
+        ),
+    )
+    (row,) = cases_of(compare(settings, [str(runs[0].campaign_id) for runs in nights[2:]]))
+    assert row["verdict"]["outcome"] == "slower"
