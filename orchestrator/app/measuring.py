@@ -125,8 +125,10 @@ class MeasuredCampaign:
     @property
     def missing(self) -> Mapping[str, str]:
         """Selected phones that were never measured on -> why."""
-        came = {item.case.serial for item in self.campaign.invocations}
-        return {serial: why for serial, why in self.opened.missing.items() if serial not in came}
+        measured = self.campaign.serials
+        return {
+            serial: why for serial, why in self.opened.missing.items() if serial not in measured
+        }
 
     @property
     def has_wrong_outputs(self) -> bool:
@@ -365,7 +367,7 @@ def interruption_error(workspace: Workspace) -> CampaignInterruptedError:
     """Return the error of the last campaign's interruption, with its progress."""
     campaign = workspace.store.campaign(workspace.measured)
     assert campaign is not None, "it was begun"
-    serials = {item.case.serial for item in campaign.invocations}
+    serials = campaign.serials
     conditioner = workspace.conditioner
     return CampaignInterruptedError(
         campaign,

@@ -370,7 +370,7 @@ def hold(workspace: Workspace, campaign: Campaign, devices: Iterable[Device]) ->
                 return None
 
     workspace.hold_campaign(campaign)
-    serials = {item.case.serial for item in campaign.invocations}
+    serials = campaign.serials
     refused = map_in_threads(busy, [device for device in devices if device.serial in serials])
     if refused and (first := refused[0]) is not None and all(refused):
         raise first

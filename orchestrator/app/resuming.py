@@ -45,7 +45,7 @@ def resume(workspace: Workspace, prefix: str = "") -> MeasuredCampaign | None:
     cases = open_cases(workspace, campaign)
     restore_changed(
         workspace,
-        {item.case.serial for item in campaign.invocations} - {case.serial for case in cases},
+        campaign.serials - {case.serial for case in cases},
     )
     measured = measure(workspace, reopen(workspace, campaign, cases))
     return replace(measured, passed_over=passed_over)
@@ -157,9 +157,7 @@ def close(workspace: Workspace, words: Sequence[str]) -> list[tuple[Campaign, in
         (item, close_campaign(item, workspace.store, workspace.tools, workspace.clock))
         for item in campaigns
     ]
-    restore_changed(
-        workspace, {item.case.serial for campaign in campaigns for item in campaign.invocations}
-    )
+    restore_changed(workspace, {serial for item in campaigns for serial in item.serials})
     return closed
 
 

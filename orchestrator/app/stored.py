@@ -116,7 +116,7 @@ def _measured_key(item: Invocation) -> tuple[str, str, str, Pass]:
 
 def _with_its_submission(store: Store, campaign: Campaign) -> list[Campaign]:
     """Return a campaign with those of the other phones of its submission; alone when it is of none."""
-    serials = {item.case.serial for item in campaign.invocations}
+    serials = campaign.serials
     if len(serials) != 1:
         return [campaign]
     suffix = campaign_id_of("", *serials)

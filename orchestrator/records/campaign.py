@@ -16,6 +16,7 @@ from orchestrator.records.case import (
     CaseKey,
     Pass,
     RunKey,
+    Serial,
     SkippedCase,
 )
 from orchestrator.records.plan import PlanTerms, StoppingRule
@@ -116,6 +117,11 @@ class Campaign:
     invocations: tuple[Invocation, ...] = ()
     skipped: tuple[SkippedCase, ...] = ()
     finished_at: datetime | None = None
+
+    @property
+    def serials(self) -> set[Serial]:
+        """The serial numbers of its devices."""
+        return {item.case.serial for item in self.invocations}
 
     def is_warm_up(self, run_pass: Pass, number: int) -> bool:
         """Whether an invocation only warms the device for pairs that follow, and its figure is
