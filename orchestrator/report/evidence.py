@@ -1,5 +1,5 @@
-"""A case's evidence as JSON values: figure, findings, delegate, runs, conditions and log. A page
-holds it packed, and its script (evidence.js) shows a case on demand; all texts are escaped there.
+"""A case's evidence as HTML: figure, findings, delegate, runs, conditions and log. A page holds it
+packed, and its script (evidence.js) shows a case on demand.
 """
 
 from __future__ import annotations
@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
+
+from markupsafe import escape
 
 from orchestrator.analysis.case_result import OWN_FIGURE, CaseStatus
 from orchestrator.analysis.drift import ATTEMPT_NUMBERS
@@ -18,7 +20,7 @@ from orchestrator.records.verdict import OUTPUT_FINDINGS
 from orchestrator.report.charts import percentiles
 from orchestrator.tables.escapes import visible, visible_block
 from orchestrator.tables.findings import findings_table
-from orchestrator.tables.html import TableHtml
+from orchestrator.tables.html import TableHtml, badge, plain, tag
 from orchestrator.tables.labels import (
     PARITY_WORDS,
     SHORT_HASH,
@@ -32,10 +34,8 @@ from orchestrator.tables.runs import LOG_CHARACTERS, LogExcerpt, device_moment, 
 from orchestrator.tables.table import NOTHINGS, PAGE, Column, Table
 from orchestrator.units import counted, format_bytes
 
-#: A piece of a line: text, or an element's name, its text and its class. A block: its kind, and
-#: what evidence.js draws it from.
-Piece = str | tuple[str, ...]
-Block = tuple[Any, ...]
+#: HTML, or the kind of a drawing and what evidence.js draws it from.
+Block = str | tuple[Any, ...]
 #: The number of cases that are packed together: unpacked they are many times as large.
 TOGETHER: Final = 100
 #: Characters of logs in one report, shared among its cases; with less than the least each, there
@@ -120,36 +120,28 @@ def _run_columns(digits: int) -> list[Column[CaseInvocation]]:
     ]
 
 
-def _visible(piece: Piece) -> Piece:
-    if isinstance(piece, str):
-        return visible(piece)
-    name, text, *css_class = piece
-    return name, visible(text), *css_class
+def _p(html: str, css_class: str = "") -> str:
+    return tag("p", html, css_class)
 
 
-def _p(*pieces: Piece, css_class: str = "") -> Block:
-    return "p", css_class, tuple(map(_visible, pieces))
-
-
-def _badge(word: str, css_class: str = "") -> Piece:
-    return "span", word, f"badge {css_class}".rstrip()
+def _pre(text: str, css_class: str = "") -> str:
+    return tag("pre", escape(visible_block(text)), css_class, tabindex="0")
 
 
 def _head(row: ResultRow, judged: Sequence[str], digits: int) -> Iterator[Block]:
-    virtual = _badge("virtual", "virtual")
-    device: list[Piece] = [("bdi", row.device.label, "name")]
-    device += [" ", virtual] if row.is_virtual else []
-    configuration = ("bdi", row.configuration)
-    yield _p(*device, " \N{MIDDLE DOT} ", configuration, css_class="case-line")
+    device = tag("bdi", plain(row.device.label), "name")
+    virtual = f" {badge('virtual', 'virtual')}" if row.is_virtual else ""
+    configuration = tag("bdi", plain(row.configuration))
+    yield _p(f"{device}{virtual} \N{MIDDLE DOT} {configuration}", "case-line")
     if row.origin:
-        origin = f" {row.origin.removeprefix('imported ')}."
-        yield _p(_badge("imported", "v-warning"), origin)
+        origin = plain(row.origin.removeprefix("imported "))
+        yield _p(f"{badge('imported', 'v-warning')} {origin}.")
     badges = [
-        _badge(f"{column.head} {word}", column.tone(row) if column.tone is not None else "")
+        badge(f"{column.head} {word}", column.tone(row) if column.tone is not None else "")
         for column, word in zip(_JUDGED, judged, strict=True)
         if word not in NOTHINGS and (column.name != "outputs" or row.has_checked_outputs)
     ]
-    yield _p(*badges, _badge(row.case.process_mode.value), css_class="badges")
+    yield _p("".join([*badges, badge(row.case.process_mode.value)]), "badges")
     yield from _figure(row, digits)
 
 
@@ -161,8 +153,8 @@ def _figure(row: ResultRow, digits: int) -> Iterator[Block]:
     median = f"{figure_text(row.case, summary.median_us, digits)} {unit}"
     if result.status not in OWN_FIGURE:
         reason = row.delegate_text if result.status is CaseStatus.FELL_BACK else "rejected"
-        no_result = f"No result of {row.case.delegate.value}: "
-        yield _p(no_result, ("del", median), f" ({reason}).", css_class="case-figure")
+        no_result = plain(f"No result of {row.case.delegate.value}: ")
+        yield _p(f"{no_result}{tag('del', median)} ({plain(reason)}).", "case-figure")
         return
     interval = ""
     if summary.interval is not None:
@@ -171,23 +163,22 @@ def _figure(row: ResultRow, digits: int) -> Iterator[Block]:
         interval = f" ({low} to {high} {unit} at 95 %)"
     kind = ", a mean" if row.has_mean else ""
     rest = f"{interval}{kind} over {summary.count} of {result.ended} invocations."
-    yield _p(("b", median), rest, css_class="case-figure")
+    yield _p(f"{tag('b', median)}{rest}", "case-figure")
 
 
 def _objections(row: ResultRow, findings: str) -> Iterator[Block]:
     result = row.result
-    yield from (_p(f"Invocations: {text}.") for _, text in row.stopped)
-    yield from (_p(note) for note in result.notes)
+    yield from (_p(plain(f"Invocations: {text}.")) for _, text in row.stopped)
+    yield from (_p(plain(note)) for note in result.notes)
     if result.reason:
-        yield _p(("code", result.reason_code), f" {result.reason}")
+        yield _p(f"{tag('code', plain(result.reason_code))} {plain(result.reason)}")
     if result.parity is not None and result.parity not in OUTPUT_FINDINGS.values():
         words = f"{PARITY_WORDS[result.parity].capitalize()}: {result.parity_reason}"
-        yield _p(f"{words.removesuffix(': ')}.")
+        yield _p(plain(f"{words.removesuffix(': ')}."))
     if row.next_step:
-        yield _p(("b", "Next:"), f" {row.next_step}")
+        yield _p(f"{tag('b', 'Next:')} {plain(row.next_step)}")
     if row.findings:
-        yield "h3", "Findings"
-        yield "table", findings, ""
+        yield tag("h3", "Findings") + findings
 
 
 def _delegate(row: ResultRow) -> Iterator[Block]:
@@ -195,20 +186,23 @@ def _delegate(row: ResultRow) -> Iterator[Block]:
     if evidence is None or not (evidence.lines or evidence.cpu_operators):
         return
     requested, ran_on = (
-        evidence.requested or row.case.delegate.value,
-        place_of(evidence) or "unknown",
+        tag("code", plain(word))
+        for word in (
+            evidence.requested or row.case.delegate.value,
+            place_of(evidence) or "unknown",
+        )
     )
-    yield "h3", "Where the operators ran"
-    words = ("code", requested), ", ran on ", ("code", ran_on), "."
-    yield _p(f"{_nodes(evidence)}Requested ", *words)
-    yield from (("pre", "", visible(line)) for line in evidence.lines[:_MOST_LINES])
-    items: list[tuple[Piece, ...]] = [
-        (_visible(("code", name)), _visible(f" {reason}"))
+    yield tag("h3", "Where the operators ran")
+    yield _p(f"{_nodes(evidence)}Requested {requested}, ran on {ran_on}.")
+    yield from (_pre(visible(line)) for line in evidence.lines[:_MOST_LINES])
+    items = [
+        f"{tag('code', plain(name))} {plain(reason)}"
         for name, reason in evidence.cpu_operators[:_MOST_OPERATORS]
     ]
     more = len(evidence.cpu_operators) - _MOST_OPERATORS
     if items:
-        yield "ul", items + ([(f"and {more} more",)] if more > 0 else [])
+        items += [f"and {more} more"] if more > 0 else []
+        yield tag("ul", "".join(tag("li", item) for item in items))
 
 
 def _nodes(evidence: DelegateEvidence) -> str:
@@ -222,10 +216,10 @@ def _runs(row: ResultRow, runs: str, characters: int) -> Iterator[Block]:
     if not row.invocations:
         yield _p("No invocation is stored.")
         return
-    yield "h3", "Invocations"
+    yield tag("h3", "Invocations")
     used = [item.latency_us for item in row.invocations if item.is_used]
     is_drawn = row.own_summary is not None and not row.case.is_per_token and len(used) > 1
-    yield "table", runs, percentiles(row.case, used) if is_drawn else ""
+    yield ("runs", runs, percentiles(row.case, used)) if is_drawn else runs
     moments = []
     for item in row.invocations:
         run, number = item.run, _number(item)
@@ -233,14 +227,13 @@ def _runs(row: ResultRow, runs: str, characters: int) -> Iterator[Block]:
             if state is not None:
                 moments.append((number, word, *device_moment(state)))
     if moments:
-        yield "h3", "Conditions before and after"
+        yield tag("h3", "Conditions before and after")
         yield "moments", moments
     for item in row.invocations:
         if item.samples:
             yield "samples", f"While invocation {_number(item)} ran", item.samples
     if row.command:
-        yield "h3", "Command"
-        yield "pre", "", visible(row.command)
+        yield tag("h3", "Command") + _pre(visible(row.command))
     for item in row.invocations:
         if item.log is not None:
             yield from _log(item, item.log, characters)
@@ -259,17 +252,17 @@ def _number(item: InvocationRow) -> str:
 def _log(run: InvocationRow, whole_log: LogExcerpt, characters: int) -> Iterator[Block]:
     code = run.run.exit_code
     status = f", exit code {code}" if code is not None else ""
-    yield "h3", f"Log of invocation {_number(run)}{status}"
-    store_note: tuple[Piece, ...] = ("it is in the store under run ", ("code", run.run.run_id), ".")
+    yield tag("h3", plain(f"Log of invocation {_number(run)}{status}"))
+    store_note = f"it is in the store under run {tag('code', plain(run.run.run_id))}."
     if not characters:
         size = format_bytes(whole_log.total_bytes)
-        yield _p(f"{size} of output, left out of a report of this size; ", *store_note)
+        yield _p(f"{size} of output, left out of a report of this size; {store_note}")
         return
     log = shorter(whole_log, characters)
     if log.left_out_bytes:
         sizes = f"{format_bytes(log.left_out_bytes)} of {format_bytes(log.total_bytes)}"
-        yield _p(f"Cut: {sizes} left out; ", *store_note)
-    yield "pre", "log", visible_block(log.text)
+        yield _p(f"Cut: {sizes} left out; {store_note}")
+    yield _pre(log.text, "log")
 
 
 def _identity(row: ResultRow) -> Block:
@@ -281,4 +274,4 @@ def _identity(row: ResultRow) -> Block:
         ("serial", row.device.serial),
     )
     text = " \N{MIDDLE DOT} ".join(f"{name} {value}" for name, value in identities)
-    return _p(text, css_class="identity")
+    return _p(plain(text), "identity")

@@ -67,7 +67,7 @@ def _attributes(attributes: Mapping[str, str]) -> str:
 
 def tag(name: str, content: str = "", css_class: str = "", **attributes: str) -> str:
     """Return an element around HTML with a class; the values of other attributes are escaped."""
-    return f"<{name}{_attributes({'class': css_class} | attributes)}>{content}</{name}>"
+    return f"<{name}{_class(css_class)}{_attributes(attributes)}>{content}</{name}>"
 
 
 def link(address: str, html: str, css_class: str = "", **attributes: str) -> str:
@@ -199,8 +199,8 @@ class TableHtml(Generic[R]):
     def _below_names(
         self, columns: Sequence[_Cells[R]], is_virtual: Iterable[bool]
     ) -> Iterable[str]:
-        """Yield what stands behind the names of rows: a badge where they are virtual, and on a
-        narrow window what tells them from others.
+        """Return the HTML behind the names of rows: a badge where they are virtual, and on a narrow
+        window the words that tell them from others.
         """
         virtual = f" {badge('virtual', 'virtual')}"
         badges = (virtual * is_marked for is_marked in is_virtual)
@@ -315,7 +315,7 @@ def _cases(links: Iterable[tuple[str, str]]) -> str:
 def _values(
     column: Column[Any], texts: Sequence[Any], figures: Sequence[float | None]
 ) -> Sequence[str]:
-    """Return what cells are sorted, searched and saved by: words, and figures with two more digits
+    """Return the values that cells are sorted, searched and saved by: words, and figures with two more digits
     where exports have more; empty for words in place of a figure.
     """
     if not column.is_figure:

@@ -1,4 +1,4 @@
-/* A case's evidence, drawn in a dialog from what report/evidence.py says of it: its tables are the page's HTML, all else is text. */
+/* A case's evidence in a dialog: the HTML that report/evidence.py wrote, and drawings. */
 (function () {
   var byId = report.byId, data = report.data, make = report.element;
   var dialog = byId("dialog"), together = Number(dialog.dataset.together);
@@ -7,12 +7,6 @@
     var made = document.createElementNS("http://www.w3.org/2000/svg", name);
     Object.keys(attributes).forEach(function (key) { made.setAttribute(key, attributes[key]); });
     made.append.apply(made, inner || []);
-    return made;
-  }
-  /* A piece is text, or an element's name with its text and class. */
-  function line(name, look, pieces) {
-    var made = make(name, look);
-    pieces.forEach(function (piece) { made.append(typeof piece === "string" ? piece : make(piece[0], piece[2], piece[1])); });
     return made;
   }
   /* As units.py writes a time span. */
@@ -51,9 +45,9 @@
     });
     return make("p", "legend", told + ". A line is one run, from 5 to 95 % of its inferences, a dot its figure; from " + least[1] + " to " + most[1] + " ms.");
   }
-  function table(html, told) {
+  function runs(html, told) {
     var made = report.fragment(html);
-    if (told) { made.append(withSpreads(made.querySelector("table"), told)); }
+    made.append(withSpreads(made.querySelector("table"), told));
     return Array.from(made.childNodes);
   }
 
@@ -131,34 +125,23 @@
         return (span ? 300 * (point[0] - begin) / span : 0).toFixed(1) + "," + (56 - 52 * (point[1] - low) / (high - low)).toFixed(1);
       });
       var told = name + ": " + low.toFixed(0) + " to " + high.toFixed(0) + " " + item.unit + " within " + lasted;
-      var figure = make("figure", "trace"), box = { viewBox: "0 0 300 60", preserveAspectRatio: "none", role: "img", "aria-label": told };
+      var figure = make("figure", "trace"), caption = make("figcaption", "", name + " "), box = { viewBox: "0 0 300 60", preserveAspectRatio: "none", role: "img", "aria-label": told };
+      caption.append(make("small", "", item.unit));
       figure.append(
-        line("figcaption", "", [name + " ", ["small", item.unit]]),
+        caption,
         drawing("svg", box, [drawing("path", { d: "M" + places.join(" ") })]),
         make("small", "", low.toFixed(0) + " – " + high.toFixed(0) + ", last " + values[values.length - 1].toFixed(0) + "; " + lasted)
       );
       holder.append(figure);
     });
     if (!holder.childElementCount && !still.length) { return []; }
-    var told = still.length ? [line("p", "", [["small", "The same at every sample: " + still.join(", ") + "."]])] : [];
+    var told = still.length ? [make("p", "legend", "The same at every sample: " + still.join(", ") + ".")] : [];
     return [make("h3", "", title), holder].concat(told);
   }
 
-  /* Kind of block -> what is drawn of it. */
-  var blocks = {
-    p: function (look, pieces) { return [line("p", look, pieces)]; },
-    h3: function (text) { return [make("h3", "", text)]; },
-    pre: function (look, text) {
-      var made = make("pre", look, text);
-      made.tabIndex = 0;
-      return [made];
-    },
-    ul: function (items) {
-      var list = make("ul");
-      items.forEach(function (pieces) { list.append(line("li", "", pieces)); });
-      return [list];
-    },
-    table: table,
+  /* Kind of drawing -> what is shown of it. */
+  var drawings = {
+    runs: runs,
     moments: conditions,
     samples: function (title, text) { return traces(title, JSON.parse(text).map(stateOf)); }
   };
@@ -166,7 +149,7 @@
   /* What one block can't show leaves the others as they are. */
   function shown(block) {
     try {
-      return blocks[block[0]].apply(null, block.slice(1));
+      return typeof block === "string" ? Array.from(report.fragment(block).childNodes) : drawings[block[0]].apply(null, block.slice(1));
     } catch (error) {
       return [make("p", "empty", "\"" + block[0] + "\" of this case can't be shown: " + error.message)];
     }

@@ -216,7 +216,7 @@ def test_time_spans_are_written_as_elsewhere_and_a_block_that_fails_hides_no_oth
     page.evaluate(
         """spans => report.data("evidence-0").then(cases => cases.forEach(item => {
           const moment = (at, heat) => [at, heat, {}, {}, null, "", null, null, "", ""];
-          item[1].unshift(["table", "", "5 runs"], ["unheard-of"], ...spans.map((span, place) => [
+          item[1].unshift(["runs", "", "5 runs"], ["unheard-of"], ...spans.map((span, place) => [
             "samples", `span ${place}`, JSON.stringify([moment(0, 20), moment(span, 30)]),
           ]));
         }))""",
