@@ -144,7 +144,7 @@ def test_phones_queue_and_tonight_are_shown_and_follow_without_a_reload(
     assert serious_faults(page) == []
 
 
-def test_while_the_database_is_away_pages_say_so_and_go_on_by_themselves(open_address, tmp_path):
+def test_while_the_database_is_away_pages_say_so_and_continue_by_themselves(open_address, tmp_path):
     with private_cluster() as cluster:
         database = cluster.url(cluster.create())
         with FarmQueue(database) as queue:

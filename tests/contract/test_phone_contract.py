@@ -77,7 +77,7 @@ def place(phone: PhoneBody, source: Path) -> int:
 @pytest.mark.parametrize(
     "what", [("cut",), ("kill-adbd",), ("hang", 2.0)], ids=lambda what: what[0]
 )
-def test_a_run_goes_on_without_its_link_and_ends_with_all_it_printed(
+def test_a_run_continues_without_its_link_and_ends_with_all_it_printed(
     phone: PhoneBody, run_id: RunId, what: tuple[object, ...]
 ) -> None:
     if what[0] not in phone.powers:
@@ -170,7 +170,7 @@ def test_a_command_past_its_deadline_is_ended_with_all_that_it_started(phone: Ph
 
 
 @pytest.mark.parametrize("signal", [9, 15])
-def test_a_run_goes_on_when_the_shell_that_waits_for_it_is_killed(
+def test_a_run_continues_when_the_shell_that_waits_for_it_is_killed(
     phone: PhoneBody, run_id: RunId, signal: int
 ) -> None:
     watcher = phone.observer()

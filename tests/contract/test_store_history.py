@@ -155,7 +155,7 @@ def test_marks_are_nights_without_figure_and_comparisons_of_series_that_did_not_
     assert told(series_keys=[samples.case(threads=1).series_key]) == []
 
 
-def test_a_series_goes_on_under_another_build(store: Store, samples) -> None:
+def test_a_series_continues_under_another_build(store: Store, samples) -> None:
     fill(store, samples, nights=1)
     newer = dataclasses.replace(samples.build, sha256=BuildSha("cc" * 32))
     campaign = samples.campaign("later", invocations=(), skipped=())

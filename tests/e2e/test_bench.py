@@ -126,9 +126,9 @@ def test_lists_have_limits_and_filters(lab: Lab, model: Path) -> None:
 def test_files_are_pushed_once(lab: Lab, model: Path, tmp_path: Path) -> None:
     own = tmp_path / "own.tflite"
     own.write_bytes(model.read_bytes() + b"\0" * 16)
-    first = lab.cli("bench -d xnnpack --min-secs 0.1 -n 1", own, "-s", lab.serial).ok()
+    first = lab.cli(f"bench -d xnnpack --min-secs 0.1 -n 1 -s {lab.serial}", own).ok()
     assert "sent own.tflite" in first.stderr
-    again = lab.cli("bench -d xnnpack --min-secs 0.1 -n 1", own, "-s", lab.serial).ok()
+    again = lab.cli(f"bench -d xnnpack --min-secs 0.1 -n 1 -s {lab.serial}", own).ok()
     assert "own.tflite is there already" in again.stderr
     assert "sent" not in again.stderr
 
@@ -160,7 +160,7 @@ def test_this_computer_is_measured_for_real(cli: Cli, model: Path) -> None:
     assert [server for server in servers if server["ours"]] == []
 
 
-def test_ctrl_c_names_the_phones_that_could_not_be_put_back(lab: Lab, model: Path) -> None:
+def test_ctrl_c_names_the_phones_that_could_not_be_restored(lab: Lab, model: Path) -> None:
     serial = lab.serial
     words = "ab threads:1 threads:4 -d xnnpack --runs 4 --min-secs 4"
     process = lab.cli.start(words, "-m", model, "-s", serial)
@@ -222,7 +222,7 @@ with benchfarm.Lab(progress=hear) as lab:
 """
 
 
-def test_a_phone_is_put_back_also_where_a_listener_fails_at_the_stop(lab: Lab, model: Path) -> None:
+def test_a_phone_is_restored_also_where_a_listener_fails_at_the_stop(lab: Lab, model: Path) -> None:
     serial = lab.serial
     original = stay_on(lab, serial)
     environ = {**os.environ, "BENCHFARM_HOME": str(lab.cli.home), "ANDROID_ADB_SERVER_PORT": "1"}
@@ -316,7 +316,7 @@ def test_one_phone_is_restored_however_the_command_is_stopped(
     """Also when the program is only about to be started."""
     original = stay_on(lab, lab.serial)
     process = lab.cli.start(
-        "bench -d xnnpack --min-secs 600 --max-secs 900", model, "-s", lab.serial
+        f"bench -d xnnpack --min-secs 600 --max-secs 900 -s {lab.serial}", model
     )
     heard(process, "virtual benchmark_model")
     poll_until(lambda: stay_on(lab, lab.serial) != original, "the phone is kept awake")
@@ -343,7 +343,7 @@ def test_the_app_is_read_right_when_the_phones_clock_goes_back(lab: Lab, model: 
 
 def test_an_app_that_was_left_running_does_not_spoil_the_next_run(lab: Lab, model: Path) -> None:
     process = lab.cli.start(
-        "bench -d xnnpack --tool apk --min-secs 600 --max-secs 900", model, "-s", lab.serials[1]
+        f"bench -d xnnpack --tool apk --min-secs 600 --max-secs 900 -s {lab.serials[1]}", model
     )
     poll_until(
         lambda: lab.shell(lab.serials[1], "pidof org.tensorflow.lite.benchmark"), "the app runs"
@@ -424,7 +424,7 @@ def test_a_phone_that_can_not_be_used_is_named(lab: Lab, model: Path) -> None:
     listed = lab.cli("devices --json").ended_with(3).json
     assert [item["usable"] for item in listed if item["serial"] == lab.serial] in ([False], [])
     assert sum(item["usable"] for item in listed) == len(listed) - 1
-    named = lab.cli("bench -d xnnpack", model, "-s", lab.serial, BENCHFARM_ADB_SERVER="127.0.0.1:1")
+    named = lab.cli(f"bench -d xnnpack -s {lab.serial}", model, BENCHFARM_ADB_SERVER="127.0.0.1:1")
     assert named.exit_code == 3
 
 
@@ -436,7 +436,7 @@ def test_a_warm_start_uses_the_cache_that_the_first_load_wrote(
     lab: Lab, model: Path, tool: str
 ) -> None:
     words = f"--pass cold -d xnnpack,gpu --tool {tool} -n 1 --json"
-    result = lab.cli(f"bench {words}", model, "-s", lab.serials[1]).ok().json
+    result = lab.cli(f"bench {words} -s {lab.serials[1]}", model).ok().json
     runs = {(run["case"]["delegate"], run["invocation"]): run["report"] for run in result["runs"]}
     assert len(runs) == 6
     for delegate in ("xnnpack", "gpu"):

@@ -71,7 +71,7 @@ def test_a_phone_is_not_waited_for_longer_than_the_budget(
     serial = lab.serial
     lab.fault(serial, "overheat", "heat_c=90")
     plan = plan_file((serial,), invocations=1, extra="limits: {wait: 10 min}\n")
-    ended = lab.cli("run --json", plan, "--budget", "5s")
+    ended = lab.cli("run --json --budget 5s", plan)
     assert ended.exit_code == 6, ended.stderr
     assert "completed" not in {run["outcome"] for run in ended.json["runs"]}, ended.stderr
     assert re.search(r"waiting until it is fit: .* \(at most for [1-4]\.\d+ s\)", ended.stderr)

@@ -21,7 +21,7 @@ WORDS = ("-d", "xnnpack", "-t", 1, "-n", 1, "--min-secs", "0.1")
 def using(lab: Lab, model: Path) -> tuple[subprocess.Popen[str], str]:
     """Have a process use the first phone until it is killed; return it with its campaign."""
     lab.fault(lab.serial, "program-hang")
-    process = lab.cli.start("bench", model, "-s", lab.serial, *WORDS)
+    process = lab.cli.start(f"bench -s {lab.serial}", model, *WORDS)
     return process, re.findall(r"campaign (\S+) '", heard(process, "campaign "))[-1]
 
 
@@ -69,7 +69,7 @@ def test_a_phone_in_use_is_waited_for_as_long_as_was_said(lab: Lab, model: Path)
     serial = lab.serial
     process, _ = using(lab, model)
     before = listed(lab)
-    second = lab.cli.start("bench --wait 10m", model, "-s", serial, *WORDS)
+    second = lab.cli.start(f"bench --wait 10m -s {serial}", model, *WORDS)
     heard(second, f"waits until it is free: in use by process {process.pid}")
     assert len(listed(lab)) == len(before)
     lab.clear()
@@ -78,7 +78,7 @@ def test_a_phone_in_use_is_waited_for_as_long_as_was_said(lab: Lab, model: Path)
     second.communicate()
     assert second.returncode == 0
     assert len(listed(lab)) == len(before) + 1
-    assert "--wait" in lab.cli("bench --wait soon", model, "-s", serial).ended_with(2).stderr
+    assert "--wait" in lab.cli(f"bench --wait soon -s {serial}", model).ended_with(2).stderr
 
 
 def test_a_resume_that_names_none_prefers_what_has_runs_and_tells_of_the_others(

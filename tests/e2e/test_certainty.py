@@ -39,27 +39,15 @@ def plan(tmp_path: Path, model: Path, serials: tuple[str, ...], text: str) -> Pa
 
 
 def test_a_case_gets_as_many_invocations_as_its_noise_needs(lab: Lab, model: Path) -> None:
-    words = (
-        model,
-        "-s",
-        lab.serial,
-        "-d",
-        "xnnpack",
-        "-t",
-        "1",
-        "--min-secs",
-        "0.1",
-        "-n",
-        "3-5",
-    )
-    wide = lab.cli.json("bench --precision 90%", *words)
-    narrow = lab.cli("bench --precision 0.1% --json", *words).ok()
+    words = f"-s {lab.serial} -d xnnpack -t 1 --min-secs 0.1 -n 3-5"
+    wide = lab.cli.json(f"bench --precision 90% {words}", model)
+    narrow = lab.cli(f"bench --precision 0.1% --json {words}", model).ok()
     assert [item["stored"] for item in (wide, narrow.json)] == [3, 5]
     assert [item["stopped"][0]["reason"] for item in (wide, narrow.json)] == ["reached", "most"]
     assert "invocations up to 4 are added" in narrow.stderr
 
 
-def test_a_campaign_killed_among_its_added_rounds_goes_on_to_the_same_end(
+def test_a_campaign_killed_among_its_added_rounds_continues_to_the_same_end(
     lab: Lab, model: Path, tmp_path: Path
 ) -> None:
     text = "settings: {min_secs: 4}\ninvocations: {first: 2, most: 6}\nprecision: 0.1 %\n"

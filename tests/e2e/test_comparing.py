@@ -227,7 +227,7 @@ def test_two_nights_are_compared_and_a_changed_setting_makes_them_incomparable(
     bench: Bench,
 ) -> None:
     for settings in ((), (), ("--inferences", "20")):
-        bench.cli("bench -d xnnpack -n 3", bench.model, "-s", bench.serial, *QUICK, *settings).ok()
+        bench.cli(f"bench -d xnnpack -n 3 -s {bench.serial}", bench.model, *QUICK, *settings).ok()
     changed = bench.cli("compare --json")
     assert changed.exit_code == 1
     assert changed.json["counts"]["incomparable"] == 1
@@ -243,7 +243,7 @@ def test_two_nights_are_compared_and_a_changed_setting_makes_them_incomparable(
     )
 
 
-def test_a_killed_comparison_goes_on_without_repeating_or_losing_a_run(bench: Bench) -> None:
+def test_a_killed_comparison_continues_without_repeating_or_losing_a_run(bench: Bench) -> None:
     process = bench.cli.start(
         f"ab --detect 2% --min-secs 2 --runs 6 -s {bench.serial}",
         *(bench.program("old"), bench.program("killed", 15), "-m", bench.model),
@@ -300,7 +300,7 @@ def test_a_closed_comparison_says_how_many_runs_were_abandoned_and_when_it_was_c
     assert re.search(r"The campaign was closed after \d pairs", told), told
 
 
-def test_a_bisection_that_was_stopped_goes_on_with_its_comparison(bench: Bench) -> None:
+def test_a_bisection_that_was_stopped_continues_with_its_comparison(bench: Bench) -> None:
     for number, time in enumerate((0, 40)):
         program = bench.program(f"half{number}", time)
         bench.cli("build add --name half", program, "--release", f"v{number}").ok()

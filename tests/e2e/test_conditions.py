@@ -26,7 +26,7 @@ def rooted(lab_of: Callable[..., Lab]) -> Lab:
 def test_top_app_is_measured_beside_the_shell_and_proven(rooted: Lab) -> None:
     serial = rooted.serial
     done = rooted.cli(
-        "bench --mode top-app,shell -n 1 --min-secs 0.2 --json", MODEL, "-s", serial
+        f"bench --mode top-app,shell -n 1 --min-secs 0.2 --json -s {serial}", MODEL
     )  # fmt: skip
     runs = done.ok().json["runs"]
     assert {run["case"]["mode"] for run in runs} == {"top-app", None}
@@ -37,7 +37,7 @@ def test_a_phone_that_keeps_the_shell_out_of_top_app_gives_no_figure_under_its_n
     lab: Lab,
 ) -> None:
     done = lab.cli(
-        "bench --mode top-app -n 1 --min-secs 0.2 --json", MODEL, "-s", lab.serials[1]
+        f"bench --mode top-app -n 1 --min-secs 0.2 --json -s {lab.serials[1]}", MODEL
     )  # fmt: skip
     assert done.exit_code == 1
     (run,) = done.json["runs"]
@@ -104,7 +104,7 @@ def test_a_phone_that_another_home_uses_is_left_alone_before_a_campaign_exists(
     before = lab.cli.json("results list")
     lab.shell(serial, other.script(WORK_FOLDER, hold_s=100_000))
     try:
-        done = lab.cli("bench -d xnnpack -n 1 --min-secs 0.1 --json", MODEL, "-s", serial)
+        done = lab.cli(f"bench -d xnnpack -n 1 --min-secs 0.1 --json -s {serial}", MODEL)
     finally:
         lab.shell(serial, script_command("release", WORK_FOLDER, other.token))
     assert done.exit_code == 3

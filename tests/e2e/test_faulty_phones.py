@@ -19,7 +19,7 @@ def test_an_app_that_hangs_for_good_is_stopped_at_its_time_and_the_anr_told(
 ) -> None:
     lab.fault(lab.serial, "not-responding", "seconds=0")
     words = "--tool apk -n 1 --timeout 10 --max-secs 0.5 --min-secs 0.1 --json"
-    (run,) = lab.cli(f"bench -d xnnpack {words}", model, "-s", lab.serial).json["runs"]
+    (run,) = lab.cli(f"bench -d xnnpack {words} -s {lab.serial}", model).json["runs"]
     assert (run["outcome"], run["reason_code"]) == ("timed-out", "timed-out")
     assert "ANR in org.tensorflow.lite.benchmark" in run["reason"]
     assert lab.shell(lab.serial, "pidof org.tensorflow.lite.benchmark") == ""
@@ -30,7 +30,7 @@ def test_a_program_that_hangs_is_told_with_how_far_it_came_and_what_may_help(
 ) -> None:
     lab.fault(lab.serial, "program-hang", "moment=results")
     words = f"-s {lab.serial} -n 1 --timeout 3 --max-secs 0.5"
-    said = " ".join(lab.cli(f"bench -d xnnpack {words}", model, "--min-secs", "0.1").stdout.split())
+    said = " ".join(lab.cli(f"bench -d xnnpack {words} --min-secs 0.1", model).stdout.split())
     assert "stopped at its time limit; its measurement had begun. Raise the timeout if" in said
     assert "if not, program or driver hangs: try another delegate or build" in said
 
@@ -41,7 +41,7 @@ def test_files_that_are_removed_from_a_phone_in_mid_run_are_sent_again_and_cost_
 ) -> None:
     serial = lab.serial
     words = f"-t 1 -n 3 --min-secs 40 --tool {tool}"
-    process = lab.cli.start(f"bench -d xnnpack --json {words}", model, "-s", serial)
+    process = lab.cli.start(f"bench -d xnnpack --json {words} -s {serial}", model)
     heard(process, "1/3 ")
     gone = "pm uninstall org.tensorflow.lite.benchmark"
     lab.shell(serial, gone if tool == "apk" else "rm -rf /data/local/tmp/benchfarm")
@@ -54,7 +54,7 @@ def test_a_run_keeps_what_it_printed_where_its_files_cannot_be_sent_again(
 ) -> None:
     serial = lab.serial
     words = "-t 1 -n 3 --min-secs 40 --tool apk"
-    process = lab.cli.start(f"bench -d xnnpack --json {words}", model, "-s", serial)
+    process = lab.cli.start(f"bench -d xnnpack --json {words} -s {serial}", model)
     heard(process, "1/3 ")
     lab.fault(serial, "install-refused", "text=INSTALL_FAILED_VERIFICATION_FAILURE", "times=0")
     lab.shell(serial, "pm uninstall org.tensorflow.lite.benchmark")
@@ -77,7 +77,7 @@ def test_what_ended_a_native_program_is_told_from_the_log_of_its_time(
 ) -> None:
     serial = lab.serial
     lab.fault(serial, *fault)
-    done = lab.cli("bench -d xnnpack -n 1 --json", model, "-s", serial)
+    done = lab.cli(f"bench -d xnnpack -n 1 --json -s {serial}", model)
     (run,) = done.json["runs"]
     assert (run["outcome"], run["reason_code"]) == ("failed", code)
     assert words in run["reason"]
@@ -92,13 +92,13 @@ def test_what_ended_an_earlier_run_is_not_taken_for_the_end_of_one_after_the_clo
 ) -> None:
     serial = lab.serial
     lab.fault(serial, "low-memory")
-    (run,) = lab.cli("bench -d xnnpack -n 1 --json", model, "-s", serial).json["runs"]
+    (run,) = lab.cli(f"bench -d xnnpack -n 1 --json -s {serial}", model).json["runs"]
     assert run["reason_code"] == "low-memory-kill"
     assert "Kill 'virtual_benchmark_model'" in run["reason"]
     # By the phone's clock, the kill is still to come.
     lab.fault(serial, "clock-jump", "seconds=-3600")
     lab.fault(serial, "segv")
-    (run,) = lab.cli("bench -d xnnpack -n 1 --json", model, "-s", serial).json["runs"]
+    (run,) = lab.cli(f"bench -d xnnpack -n 1 --json -s {serial}", model).json["runs"]
     assert (run["outcome"], run["reason_code"]) == ("failed", "segfault")
 
 
@@ -153,9 +153,7 @@ def test_a_phone_that_refuses_its_shell_is_measured_twice_in_a_row_and_owes_noth
         for _ in range(2):
             # No way is left to have the screen on, without which a figure isn't one of the series.
             is_off = is_asleep and "svc" in subjects
-            done = lab.cli(f"bench --json {LIMITS}", model, "-s", restricted).ended_with(
-                int(is_off)
-            )
+            done = lab.cli(f"bench --json {LIMITS} -s {restricted}", model).ended_with(int(is_off))
             assert [run["outcome"] for run in done.json["runs"]] == ["completed"] * 2
             assert "can't be restored" not in done.stderr
             step = "(shell-restricted). Turn on 'USB debugging (Security settings)'"

@@ -12,7 +12,7 @@ from tests.samples.command import Cli
 def test_wrong_flags_are_refused_all_at_once_and_nothing_is_stored(lab: Lab, model: Path) -> None:
     before = lab.cli.json("results list")
     words = "--flag use_cachin=true --flag run_delay=3x --flag nnapi_accelerator_name=dsp"
-    done = lab.cli(f"bench {words}", model, "-s", lab.serial)
+    done = lab.cli(f"bench {words} -s {lab.serial}", model)
     assert done.exit_code == 2
     for said in (
         "did you mean --use_caching?",
@@ -26,7 +26,7 @@ def test_wrong_flags_are_refused_all_at_once_and_nothing_is_stored(lab: Lab, mod
 
 def test_a_combination_without_effect_is_skipped_and_named(lab: Lab, model: Path) -> None:
     words = "-d xnnpack,gpu -t 1,16 --flag gpu_backend=cl -n 1"
-    done = lab.cli(f"bench --min-secs 0.1 {words}", model, "-s", lab.serial).ok()
+    done = lab.cli(f"bench --min-secs 0.1 {words} -s {lab.serial}", model).ok()
     assert f"not run on {lab.serial}: xnnpack" in done.stdout
     assert "--gpu_backend does nothing without" in done.stdout
     assert f"not run on {lab.serial}: gpu, 16 threads, native: 16 threads" in done.stdout

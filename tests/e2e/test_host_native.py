@@ -59,20 +59,8 @@ def build(folder: Path, recording: str, *, lasts_s: int = 0, noise: int = 0) -> 
 
 
 def bench(cli: Cli, model: Path, program: Path) -> Done:
-    words = (
-        "-d",
-        "xnnpack",
-        "--with-host",
-        "--tool",
-        "native",
-        "--build",
-        f"native={program}",
-        "-t",
-        "1",
-        "-n",
-        "1",
-    )
-    return cli("bench --json", model, *words)
+    words = "bench --json -d xnnpack --with-host --tool native -t 1 -n 1"
+    return cli(words, model, "--build", f"native={program}")
 
 
 def test_a_program_that_the_user_names_is_run_and_read(

@@ -44,7 +44,7 @@ def test_fast_and_wrong_is_rejected_and_never_the_best(
 
 
 def test_stored_outputs_are_compared_again_by_reparse(lab: Lab) -> None:
-    done = lab.cli("bench -d xnnpack -t 1 --pass parity --json", INT8, "-s", lab.serial).ok()
+    done = lab.cli(f"bench -d xnnpack -t 1 --pass parity --json -s {lab.serial}", INT8).ok()
     run = parity_runs(lab, done.json["campaign_id"])["xnnpack"]
     extra = run["report"]["extra"]
     # What the runtime's own kernels differ by here is more than the threshold of the type.

@@ -173,7 +173,7 @@ def test_a_plan_that_names_phones_measures_those_that_there_are_and_tells_of_the
     refused = lab.cli("run", write(tmp_path, model, "serials: [GONE]")).ended_with(3)
     assert "GONE: is not attached" in refused.stderr
     # Whoever names a phone for an answer now means that one.
-    lab.cli("bench -s GONE", model, "-s", A).ended_with(3)
+    lab.cli(f"bench -s GONE -s {A}", model).ended_with(3)
 
 
 def test_another_phone_of_the_same_kind_and_serial_number_is_kept_out_and_listed_so(

@@ -144,7 +144,7 @@ def _stopped_when_told(lab: Lab, process: subprocess.Popen[str]) -> Any:
 @pytest.fixture
 def measured(lab: Lab, model: Path) -> str:
     words = "-d cpu -n 2 --min-secs 0.1 --json"
-    done = lab.cli(f"bench {words}", model, "-s", lab.serial)
+    done = lab.cli(f"bench {words} -s {lab.serial}", model)
     return str(done.json["campaign_id"])
 
 

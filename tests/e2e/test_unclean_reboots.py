@@ -52,7 +52,7 @@ def cut_off(lab: Lab, model: Path) -> str:
     changed; return its id."""
     serial = lab.serial
     lab.fault(serial, "program-hang")
-    process = lab.cli.start("bench -d xnnpack -t 1 -n 2 --min-secs 0.1", model, "-s", serial)
+    process = lab.cli.start(f"bench -d xnnpack -t 1 -n 2 --min-secs 0.1 -s {serial}", model)
     journal = lab.cli.home / "state" / "journals" / f"device-{serial}.undo"
     poll_until(journal.exists, "the phone is changed")
     poll_until(lambda: lab.cli.json("status")["campaigns"], "the campaign is begun")

@@ -215,7 +215,7 @@ def open_ones(settings: Settings) -> set[str]:
         return {str(item.campaign_id) for item in opened.store.campaigns(only_open=True)}
 
 
-def test_what_a_job_of_the_farm_goes_on_with_is_offered_to_nobody_else(
+def test_what_a_job_of_the_farm_continues_is_offered_to_nobody_else(
     shared: Settings, samples: Samples, submitted: Callable[[FarmQueue], None]
 ) -> None:
     with FarmQueue(shared.store) as queue:

@@ -228,7 +228,7 @@ def test_what_is_unknown_is_no_reason_and_each_limit_is_one() -> None:
 
 
 @pytest.mark.parametrize("content", [b"\xff", b"[]", b"{"])
-def test_a_first_snapshot_that_can_not_be_read_is_not_taken_anew(
+def test_a_first_snapshot_that_can_not_be_read_is_not_taken_again(
     device: AdbDevice, tmp_path: Path, content: bytes
 ) -> None:
     path = UndoJournal(tmp_path)._path(device.serial, "snapshot")

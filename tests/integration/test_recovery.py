@@ -117,7 +117,7 @@ def test_a_phone_that_a_new_connection_doesnt_bring_back_has_its_port_powered_of
     assert device.shell("getprop ro.serialno").text.strip() == "HUNG"
 
 
-def test_a_phone_whose_shell_is_broken_is_booted_anew_where_the_plan_allows_it(
+def test_a_phone_whose_shell_is_broken_is_rebooted_where_the_plan_allows_it(
     server: AdbServer, lab: VirtualPhones, hub: Path, tmp_path: Path
 ) -> None:
     phone = lab.add("pixel-3", serial="SICK")

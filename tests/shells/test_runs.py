@@ -141,7 +141,7 @@ def test_a_sleep_of_whole_seconds_is_found_and_used(shell: Shell, answer: str) -
     assert slept.count("0.5") <= 3
 
 
-def test_a_wait_ends_by_itself_and_the_run_goes_on(shell: Shell) -> None:
+def test_a_wait_ends_by_itself_and_the_run_continues(shell: Shell) -> None:
     begun = shell.run(
         started(shell, "until [ -f ../../go ]; do sleep 0.05; done")
         + waiting(shell, step=0.05, steps=2)

@@ -198,7 +198,7 @@ def test_a_profile_that_does_not_list_a_delegate_skips_it() -> None:
     assert {skip.reason_code for skip in expansion.skipped} == {"delegate-not-on-profile"}
 
 
-def test_a_stand_in_never_reaches_a_real_phone() -> None:
+def test_a_fake_binary_never_reaches_a_real_phone() -> None:
     fake = replace(NATIVE, is_virtual=True)
     assert {skip.reason_code for skip in expanded(plan(), build=fake).skipped} == {"virtual-build"}
     assert expanded(plan(), replace(PHONE, is_virtual=True), build=fake).cases

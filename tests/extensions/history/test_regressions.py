@@ -140,7 +140,7 @@ def workspace_of(home: Path, store: Store) -> Workspace:
     return Workspace(settings_in(home), store=store)
 
 
-def test_metrics_count_the_series_that_changed_and_read_them_anew_only_when_something_happened(
+def test_metrics_count_the_series_that_changed_and_read_them_again_only_when_something_happened(
     tmp_path: Path, slowed: Store
 ) -> None:
     store = copied(slowed)

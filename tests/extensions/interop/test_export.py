@@ -544,7 +544,7 @@ def test_a_text_of_unknown_origin_is_imported_as_parse_reads_it_and_called_so(tm
     assert run["report"]["inference"]["median_us"] == read["inference"]["median_us"]
     assert run["case"]["tool"] == "text"
     assert re.fullmatch(rf"unknown-[0-9a-f]{{8}}@{re.escape(log.name)}", run["case"]["serial"])
-    text = cli("report", done["campaign_id"], "--format", "text").ok().stdout
+    text = cli("report --format text", done["campaign_id"]).ok().stdout
     assert "unknown phone (imported)" in text
     assert f"imported from {log.name} (sha256 " in text
     renamed = tmp_path / log.name.upper()
@@ -582,7 +582,7 @@ def test_a_text_of_litert_is_of_the_cpu_only_where_it_says_so(tmp_path, lines, d
     log = tmp_path / "log.txt"
     log.write_text("".join(f"{head}{line}\n" for line in lines + banner))
     cli = Cli(home=tmp_path / "home")
-    campaign = cli.json("import", log, "-s", "Phone")["campaign_id"]
+    campaign = cli.json("import -s Phone", log)["campaign_id"]
     (run,) = cli.json("results runs", campaign)
     assert run["case"]["delegate"] == delegate
     is_shown = any("Replacing" in line for line in lines)

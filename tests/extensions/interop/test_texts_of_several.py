@@ -176,7 +176,7 @@ def test_answers_of_other_lengths_are_other_cases_and_shown_as_speeds(
     one = litert_lm(5, model="/tmp/gemma3-1b.litertlm")
     path.write_text(one + one + litert_lm(5, model="/tmp/gemma3-1b.litertlm", tokens=64))
     done = cli.json("import", path, "-s", "A Phone")
-    text = cli("report", done["campaign_id"], "--format", "text").ok().stdout
+    text = cli("report --format text", done["campaign_id"]).ok().stdout
     for told in ("decode 256 after 1000", "51.2", "decode 64 after 1000", "12.8"):
         assert told in text
 

@@ -43,7 +43,7 @@ def test_random_bytes_are_no_model_whatever_their_name_says(
 ) -> None:
     model = tmp_path / f"real{ending}"
     model.write_bytes(random.Random(7).randbytes(5_000))
-    refused = lab.cli("bench", model, "-s", lab.serial).ended_with(2)
+    refused = lab.cli(f"bench -s {lab.serial}", model).ended_with(2)
     assert f"is no {ending} file" in refused.stderr
 
 
@@ -93,7 +93,7 @@ def test_a_gpu_that_is_replaced_by_the_cpu_is_told(lab: Lab, tmp_path: Path) -> 
     mnn = runs_of(lab.cli("bench", a_model(tmp_path, ".mnn"), *words))
     # Nothing that it prints shows that a GPU took every operator.
     assert [run["verdict"]["quality"] for run in mnn] == ["suspect"]
-    onnx = lab.cli("bench", a_model(tmp_path, ".onnx"), *words[:2], "-d", "nnapi", *words[4:])
+    onnx = lab.cli("bench -d nnapi", a_model(tmp_path, ".onnx"), *words[:2], *words[4:])
     run = runs_of(onnx)[0]
     assert (run["outcome"], run["reason_code"]) == ("failed", "delegate-failed")
 
@@ -103,37 +103,27 @@ def test_what_a_program_is_not_declared_with_is_refused_before_anything_runs(
 ) -> None:
     gguf = a_model(tmp_path, ".gguf")
     phone = ("-s", lab.serial)
-    said = lab.cli("bench", gguf, *phone, "--flag", "repetitions=0").ended_with(2).said
+    said = lab.cli("bench --flag repetitions=0", gguf, *phone).ended_with(2).said
     assert "--repetitions=0: 1..1000 is expected" in said
-    said = lab.cli("bench", gguf, *phone, "--flag", "prompt=1").ended_with(2).said
+    said = lab.cli("bench --flag prompt=1", gguf, *phone).ended_with(2).said
     assert "the program has no flag --prompt; did you mean --prompt_tokens?" in said
     said = lab.cli("bench", a_model(tmp_path, ".param"), *phone).ended_with(2).said
     assert "--shape is needed" in said
-    said = lab.cli("bench", model, *phone, "--tool", "llama-bench").said
+    said = lab.cli("bench --tool llama-bench", model, *phone).said
     assert "can't run a file that ends with .tflite" in said
-    said = lab.cli("bench", gguf, *phone, "--tool", "lama-bench").ended_with(2).said
+    said = lab.cli("bench --tool lama-bench", gguf, *phone).ended_with(2).said
     assert "llama-bench" in said
 
 
 def test_passes_that_need_more_than_its_time_are_refused_before_anything_runs(
     lab: Lab, tmp_path: Path
 ) -> None:
-    words = (
-        a_model(tmp_path, ".param"),
-        "-s",
-        lab.serial,
-        "--flag",
-        "shape=[8,8,3]",
-        "-t",
-        "1",
-        "-n",
-        "2",
-        "--json",
-    )
-    done = lab.cli("bench", *words, "--pass", "timing,energy,cold,contention")
+    words = f"bench -s {lab.serial} --flag shape=[8,8,3] -t 1 -n 2 --json"
+    passes = "--pass timing,energy,cold,contention"
+    done = lab.cli(f"{words} {passes}", a_model(tmp_path, ".param"))
     assert {run["run_pass"] for run in done.json["runs"]} == {"timing"}
     assert {run["outcome"] for run in done.json["runs"]} == {"completed"}
-    report = lab.cli("report", done.json["campaign_id"], "--format", "json").json
+    report = lab.cli("report --format json", done.json["campaign_id"]).json
     (told,) = {skip["reason"] for skip in report["skipped"]}
     assert told == (
         "pass energy, cold, contention: 'benchncnn' is declared: only its time is known"
@@ -189,7 +179,7 @@ def test_a_file_of_ones_own_measures_on_this_computer(
     (cli.home / "programs").mkdir()
     shutil.copy(file, cli.home / "programs")
     # A figure after an error is no result, whatever the exit code; and nothing is given to a shell.
-    failed = runs_of(cli("bench", model, "--tool", "counting", *words, "--flag", "word=x y"))
+    failed = runs_of(cli("bench --tool counting", model, *words, "--flag", "word=x y"))
     assert (failed[0]["outcome"], failed[0]["reason"], failed[0]["exit_code"]) == (
         "failed",
         "oh no: x y",
@@ -214,13 +204,13 @@ def test_a_program_is_kept_by_content_and_used_without_being_named_again(
     model.write_text("words")
     shutil.copy("/bin/echo", program)
     words = ("bench", model, "-s", "host", "-t", "1", "-n", "1", "--tool", "counting", "--json")
-    said = cli("build add", script, "--tool", "counting").ended_with(4).said
+    said = cli("build add --tool counting", script).ended_with(4).said
     assert "is neither an ELF program nor an APK" in said
     assert (
         "isn't started from a file"
-        in cli("build add", program, "--tool", "llama_main").ended_with(4).said
+        in cli("build add --tool llama_main", program).ended_with(4).said
     )
-    kept = cli.json("build add", program, "--tool", "counting")
+    kept = cli.json("build add --tool counting", program)
     assert (kept["name"], kept["tool"], kept["abi"].partition("-")[0]) == (
         "counting",
         "declared:counting",

@@ -78,7 +78,7 @@ def counts(runs: list[RunRecord]) -> dict[int, int]:
 @pytest.mark.slow
 @settings(deadline=None, max_examples=40)
 @given(cut=st.integers(0, 28), seed=st.integers(0, 5))
-def test_a_resume_from_any_moment_goes_on_in_the_same_order_to_the_same_end(
+def test_a_resume_from_any_moment_continues_in_the_same_order_to_the_same_end(
     cut: int, seed: int
 ) -> None:
     the_campaign = campaign(seed=seed)

@@ -44,7 +44,7 @@ def elf_with_notes(
 
 
 @pytest.mark.parametrize("abi", ["arm64-v8a", "armeabi-v7a", "x86_64", "x86"])
-def test_stand_in_is_told_by_its_mark_with_its_abi(tmp_path, abi):
+def test_a_fake_binary_is_known_by_its_mark_with_its_abi(tmp_path, abi):
     facts = inspect_elf(write_benchmark_elf(tmp_path / "b", abi=abi))
     assert (facts.abis, facts.is_program, facts.is_fake) == ((abi,), True, True)
     assert "libc.so" in facts.needed

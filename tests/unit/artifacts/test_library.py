@@ -192,7 +192,7 @@ def test_newest_of_two_builds_of_one_name_is_taken_and_the_older_by_its_digits(l
     )
 
 
-def test_stand_in_is_only_used_when_named_and_never_on_a_real_phone(library, tmp_path):
+def test_a_fake_binary_is_only_used_when_named_and_never_on_a_real_phone(library, tmp_path):
     fake = library.add(write_benchmark_elf(tmp_path / "benchmark_model"))
     assert fake.is_virtual
     with pytest.raises(ArtifactError, match="no build of native"):

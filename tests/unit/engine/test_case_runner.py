@@ -247,7 +247,7 @@ def test_a_case_that_fails_the_same_way_twice_is_abandoned_and_another_failure_c
 
 @pytest.mark.parametrize("budget", [100.0, 300.0, 580.0])
 @pytest.mark.parametrize("seconds", [(10,), (2, 60), (60, 2)])
-def test_comparisons_end_with_the_budget_and_the_others_go_on_to_a_look(
+def test_comparisons_end_with_the_budget_and_the_others_continue_to_a_check(
     seconds: tuple[int, ...], budget: float
 ) -> None:
     pairs = [

@@ -90,7 +90,7 @@ def test_what_is_measured_is_counted_without_checks_and_curves_that_were_cut() -
     ]
 
 
-def test_a_curve_that_was_cut_off_is_measured_anew_also_if_its_first_runs_failed() -> None:
+def test_a_curve_that_was_cut_off_is_measured_again_also_if_its_first_runs_failed() -> None:
     curve = Invocation(case=case(1), run_pass=Pass.SUSTAINED, number=0)
     begun = replace(of(SERIAL), invocations=(curve,))
     begun = replace(begun, terms=replace(begun.terms, sustained=20.0))
@@ -101,7 +101,7 @@ def test_a_curve_that_was_cut_off_is_measured_anew_also_if_its_first_runs_failed
     assert numbers == [2, *range(ATTEMPT_NUMBERS, ATTEMPT_NUMBERS + 4)]
 
 
-def test_the_budget_goes_on_while_a_phone_is_away() -> None:
+def test_the_budget_continues_while_a_phone_is_away() -> None:
     ends = iter(["ok", "lost"])
     begun = of(SERIAL, count=3)
     begun = replace(begun, terms=replace(begun.terms, budget=100.0))

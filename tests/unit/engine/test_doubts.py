@@ -97,7 +97,7 @@ def test_only_the_last_hundred_checks_before_a_campaign_are_its_history(store: S
     assert (found[0], found[-1]) == (1021.0, 1120.0)
 
 
-def test_a_verdict_made_anew_from_the_output_keeps_the_doubt(store: Store) -> None:
+def test_a_verdict_made_again_from_the_output_keeps_the_doubt(store: Store) -> None:
     store_doubts(store, CampaignId("tonight"))
     for run in store.runs(campaign_ids=[CampaignId("tonight")]):
         again = with_stored_doubt(NIGHT[3].verdict, run.verdict)

@@ -31,7 +31,7 @@ def test_a_mode_that_was_not_chosen_does_not_change_the_key() -> None:
     assert replace(CASE, tool=ToolName.APK).process_mode is ProcessMode.FOREGROUND
 
 
-def test_a_series_goes_on_over_new_contents_and_ends_with_any_other_change() -> None:
+def test_a_series_continues_over_new_contents_and_ends_with_any_other_change() -> None:
     night = replace(
         CASE,
         model_sha256=ModelSha("d" * 64),

@@ -195,7 +195,7 @@ def test_outputs_that_are_known_are_not_those_of_a_case_that_only_failed():
     assert shown[4]["outputs_error"] is None
 
 
-def test_a_case_whose_threads_are_unused_is_none_of_those_that_were_given_up():
+def test_a_case_whose_threads_are_unused_is_none_of_those_that_were_abandoned():
     gpu = case(delegate=DelegateName.GPU, threads=1)
     unused = replace(gpu, threads=4)
     data = data_of(

@@ -70,7 +70,7 @@ def prepare(phone, models, words):
 
 
 @pytest.mark.parametrize("name", COMPARED)
-def test_stand_in_prints_what_the_real_program_printed(name, bench_phone, models):
+def test_a_fake_binary_prints_what_the_real_program_printed(name, bench_phone, models):
     text = (NATIVE / f"{name}.txt").read_text()
     command = text.splitlines()[0].removeprefix("# cmd: ").split("; ")[-1]
     expected_code = int(text.rstrip().splitlines()[-1].removeprefix("# exit: "))

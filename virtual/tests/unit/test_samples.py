@@ -22,7 +22,7 @@ from benchfarm_virtual.shelf import ProgramShelf, inspect_apk
 
 
 @pytest.mark.parametrize("abi", sorted(MACHINES))
-def test_stand_in_is_an_elf_that_elftools_reads(abi):
+def test_a_fake_binary_is_an_elf_that_elftools_reads(abi):
     content = benchmark_elf("benchmark_model", abi)
     elf = ELFFile(io.BytesIO(content))
     machine = {
@@ -40,7 +40,7 @@ def test_stand_in_is_an_elf_that_elftools_reads(abi):
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_a_stand_in_says_which_program_it_is(program, tmp_path):
+def test_a_fake_binary_says_which_program_it_is(program, tmp_path):
     path = write_benchmark_elf(tmp_path / "anything", program, version="7")
     note = fake_note(path.read_bytes())
     assert (note.program, note.version) == (program, "7")
@@ -51,7 +51,7 @@ def native(name, head, profile="pixel-3"):
     return ProgramShelf().native(name, head, load_profile(profile).abis)
 
 
-def test_shelf_knows_stand_ins_and_real_names_but_no_other_files():
+def test_the_shelf_knows_fake_binaries_and_real_names_but_no_other_files():
     elf = benchmark_elf()
     assert native("renamed", elf) is not None
     plain = elf[:20] + bytes(200)

@@ -64,7 +64,7 @@ def test_byte_count_stops_at_the_very_byte():
     assert table.advance(FaultKind.OUTPUT_CUT, 6) == (6, None)
 
 
-def test_lasting_fault_goes_on_until_it_is_removed():
+def test_a_lasting_fault_continues_until_it_is_removed():
     table = FaultTable()
     fault = table.add(parse_fault("no-space", ["bytes=5"]))
     assert [table.advance(FaultKind.NO_SPACE, 4)[0] for _ in range(3)] == [4, 1, 0]

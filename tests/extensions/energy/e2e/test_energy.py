@@ -143,13 +143,11 @@ def test_prefill_and_decode_have_an_energy_per_token_each(lab: Lab) -> None:
     assert [sorted(ratios[phase])[1] for phase in ("prefill", "decode")] == pytest.approx(
         [1.0, 1.0], rel=0.05
     )
-    rows = lab.cli("report", made["campaign_id"], "--format", "json").ok().json["results"]
+    rows = lab.cli("report --format json", made["campaign_id"]).ok().json["results"]
     assert [(row["energy"]["per"], row["energy"]["net_uj"]["count"]) for row in rows] == [
         ("token", 3)
     ] * 2
-    assert (
-        "Energy per token" in lab.cli("report", made["campaign_id"], "--format", "text").ok().stdout
-    )
+    assert "Energy per token" in lab.cli("report --format text", made["campaign_id"]).ok().stdout
 
 
 def test_a_recording_that_cant_begin_costs_the_energy_and_nothing_else(
@@ -179,10 +177,10 @@ def test_cases_are_measured_a_b_b_a_and_told_in_table_and_export(lab: Lab, model
     )
     order = [threads for _, threads in started]
     assert order in ([1, 2, 2, 1], [2, 1, 1, 2])
-    text = lab.cli("report", made["campaign_id"], "--format", "text").ok().stdout
+    text = lab.cli("report --format text", made["campaign_id"]).ok().stdout
     assert "Energy per inference" in text
     assert "S2M_VDD_CPUCL2" in text
-    rows = lab.cli("report", made["campaign_id"], "--format", "json").ok().json["results"]
+    rows = lab.cli("report --format json", made["campaign_id"]).ok().json["results"]
     assert [row["energy"]["net_uj"]["count"] for row in rows] == [2, 2]
     assert all(
         row["energy_net_uj"] == pytest.approx(row["energy"]["net_uj"]["value"]) for row in rows
@@ -201,7 +199,7 @@ def test_a_load_makes_a_case_as_slow_as_the_same_load_from_elsewhere(
     plan = loads(lab, tmp_path, model, "cpu=2, memory=1, cpu=1+gpu=1", rest)
     made = lab.cli.json("run", plan)
     assert {run["outcome"] for run in made["runs"]} == {"completed"}
-    (row,) = lab.cli("report", made["campaign_id"], "--format", "json").ok().json["results"]
+    (row,) = lab.cli("report --format json", made["campaign_id"]).ok().json["results"]
     found = {item["load"]: item for item in row["contention"]}
     assert list(found) == ["none", "cpu=1+gpu=1", "cpu=2", "memory=1"]
     # Of two busy cores the model has half of one.
@@ -218,7 +216,7 @@ def test_a_load_makes_a_case_as_slow_as_the_same_load_from_elsewhere(
     truth = latencies[len(latencies) // 2] / found["none"]["median_us"]
     assert truth > 1.5
     assert found["cpu=2"]["factor"]["value"] == pytest.approx(truth, rel=0.1)
-    assert "beside a load" in lab.cli("report", made["campaign_id"], "--format", "text").ok().stdout
+    assert "beside a load" in lab.cli("report --format text", made["campaign_id"]).ok().stdout
 
 
 def test_a_load_that_fails_ends_none_of_the_others(
@@ -231,7 +229,7 @@ def test_a_load_that_fails_ends_none_of_the_others(
     plan = loads(lab, tmp_path, model, "cpu=1, gpu=1", rest)
     made = lab.cli("run", plan, "--json").ended_with(1).json
     lab.clear()
-    (row,) = lab.cli("report", made["campaign_id"], "--format", "json").ok().json["results"]
+    (row,) = lab.cli("report --format json", made["campaign_id"]).ok().json["results"]
     made_runs = {item["load"]: item["runs"] + item["died"] for item in row["contention"]}
     assert made_runs == {"none": 3, "cpu=1": 3, "gpu=1": 2}
 
@@ -247,7 +245,7 @@ def test_memory_and_gpu_that_are_shared_slow_a_case_by_their_share(
     rest = "invocations: 5\nsettings: {min_secs: 4, warmup_min_secs: 0.1}"
     plan = loads(lab, tmp_path, model, load, rest, delegate=delegate)
     made = lab.cli.json("run", plan)
-    (row,) = lab.cli("report", made["campaign_id"], "--format", "json").ok().json["results"]
+    (row,) = lab.cli("report --format json", made["campaign_id"]).ok().json["results"]
     alone, beside = (item["median_us"] for item in row["contention"])
     lab.fault(lab.serial, "foreign-load", "cores=0", same)
     timed = lab.cli(f"bench -s {lab.serial} -d {delegate} -t 1 -n 5 --json", model).json

@@ -77,7 +77,7 @@ def test_tables_of_the_same_name_that_are_no_queue_are_refused_in_one_error(url:
         pass
 
 
-def test_a_server_that_is_gone_without_a_word_is_given_up_after_a_minute(url: str) -> None:
+def test_a_server_that_is_gone_without_a_word_is_abandoned_after_a_minute(url: str) -> None:
     with FarmQueue(f"{url}&keepalives_idle=7") as queue, queue.connection() as connection:
         limits = connection.info.get_parameters()
     # What the URL says counts.

@@ -227,7 +227,7 @@ def test_a_job_that_the_queue_has_lost_is_put_into_it_again(queue: FarmQueue, jo
         until(lambda: queue.rows("SELECT * FROM procrastinate_jobs") == [])
 
 
-def test_a_job_that_was_cancelled_while_its_host_was_silent_is_stopped_and_given_up(
+def test_a_job_that_was_cancelled_while_its_host_was_silent_is_stopped_and_abandoned(
     queue: FarmQueue, job: int
 ) -> None:
     jobs, told = PlayedJobs(stop_when_cancelled), list[dict[str, object]]()

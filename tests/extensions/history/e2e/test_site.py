@@ -437,8 +437,8 @@ def test_what_isnt_installed_is_told(weeks, tmp_path):
 
 def test_a_report_of_several_campaigns_shows_the_newest_figures_and_says_so(weeks, tmp_path):
     newest, older = (weeks.json("results list")[place]["campaign_id"] for place in (0, 1))
-    both = weeks("report", newest, older, "--format", "json", "--out", tmp_path / "both.json")
-    alone = weeks("report", newest, "--format", "json", "--out", tmp_path / "alone.json")
+    both = weeks("report --format json", newest, older, "--out", tmp_path / "both.json")
+    alone = weeks("report --format json", newest, "--out", tmp_path / "alone.json")
     both.ok(), alone.ok()
     figures = {}
     for name in ("both", "alone"):

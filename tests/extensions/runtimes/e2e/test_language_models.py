@@ -237,10 +237,8 @@ def test_a_phones_program_writes_its_metrics_and_older_builds_go_without(
             assert ("--boost_performance=disabled" in run["command"]) is newer
             assert ("--metric_proto_file_path=" in run["command"]) is newer
             kept = lab.cli(
-                "results log",
+                "results log -a metrics.pb",
                 run["run_id"],
-                "-a",
-                "metrics.pb",
                 "-o",
                 tmp_path / f"{run['run_id']}.pb",
             )
@@ -264,7 +262,7 @@ def test_an_engines_flag_is_part_of_the_case_and_of_its_label_and_is_passed_on(
     program = tmp_path / "litert_lm_advanced_main"
     program.write_bytes(benchmark_elf("litert_lm_advanced_main", version="2025"))
     older = ("--build", f"litert-lm={program}", "--json")
-    refused = lab.cli("bench", TINY, *words, "--flag", "conv_type=float", *older).json["runs"]
+    refused = lab.cli("bench --flag conv_type=float", TINY, *words, *older).json["runs"]
     failed = {run["reason"] for run in refused if run["reason_code"] == "bad-flag"}
     assert failed == {"Unknown command line flag 'conv_type'"}
     assert {run["outcome"] for run in refused} <= {"failed", "skipped"}

@@ -90,12 +90,12 @@ def test_perfetto_records_each_operator_of_each_inference(
 def test_a_traced_run_is_stored_and_its_latency_is_no_result(
     lab: Lab, model: Path, tmp_path: Path
 ) -> None:
-    made = lab.cli.json("trace", model, "-s", lab.serial, "--out", tmp_path)
+    made = lab.cli.json(f"trace -s {lab.serial}", model, "--out", tmp_path)
     (run,) = lab.cli.json("results runs", made["campaign_id"])
     assert run["run_pass"] == "trace"
-    report = lab.cli("report", made["campaign_id"], "--format", "json").ok().json
+    report = lab.cli("report --format json", made["campaign_id"]).ok().json
     assert [row["median_us"] for row in report["results"]] == [None]
-    page = lab.cli("trace", model, "-s", lab.serial, "--out", tmp_path).ok().stdout
+    page = lab.cli(f"trace -s {lab.serial}", model, "--out", tmp_path).ok().stdout
     assert "(virtual)" in page
     assert "no result" in page
 
@@ -126,7 +126,7 @@ def test_after_kill_9_restore_ends_the_recording_and_puts_the_property_back(
 ) -> None:
     serial = lab.serial
     lab.fault(serial, "program-hang")
-    process = lab.cli.start("trace", model, "-s", serial)
+    process = lab.cli.start(f"trace -s {serial}", model)
     try:
         wait_for(lab, serial, process)
     finally:
@@ -144,7 +144,7 @@ def test_after_kill_9_restore_ends_the_recording_and_puts_the_property_back(
 
 def test_ctrl_c_puts_everything_back(lab: Lab, model: Path) -> None:
     lab.fault(lab.serial, "program-hang")
-    process = lab.cli.start("trace", model, "-s", lab.serial)
+    process = lab.cli.start(f"trace -s {lab.serial}", model)
     wait_for(lab, lab.serial, process)
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=300)
@@ -188,10 +188,10 @@ def test_what_cannot_be_traced_is_refused_at_once(lab: Lab, model: Path) -> None
         assert "nothing can be measured" in done.stderr
     done = lab.cli("trace", model, "-s host").ended_with(2)
     assert "not on this computer" in done.said
-    done = lab.cli("trace", model, "-s", lab.serial, "--out", model)
+    done = lab.cli(f"trace -s {lab.serial}", model, "--out", model)
     assert done.exit_code == 2
     assert "is no folder" in done.stderr
-    done = lab.cli("trace", model, "-s", lab.serial, "--out", model / "traces")
+    done = lab.cli(f"trace -s {lab.serial}", model, "--out", model / "traces")
     assert (done.exit_code, "campaign" in done.stderr) == (2, False)
 
 

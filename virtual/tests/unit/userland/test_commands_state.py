@@ -45,7 +45,7 @@ def test_forms_that_are_not_known_are_refused(phone, command):
     "command",
     ["stat -c %F /data", "grep '[' /proc/uptime", "kill nope", "trap x NOPE", "exit nope"],
 )
-def test_a_wrong_argument_is_told_and_the_phone_goes_on(phone, command):
+def test_a_wrong_argument_is_told_and_the_phone_continues(phone, command):
     status, out, err = phone.run(f"{command} || echo on")
     assert (status, out) == (0, "on\n")
     assert ": bad argument: " in err

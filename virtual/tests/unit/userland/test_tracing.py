@@ -50,7 +50,7 @@ def stop(phone, pid: str, signal: str = "TERM") -> None:
     )
 
 
-def test_perfetto_goes_on_in_the_background_and_writes_its_file_when_told_to_stop(phone):
+def test_perfetto_continues_in_the_background_and_writes_its_file_when_told_to_stop(phone):
     write_slice(phone)
     pid = start(phone)
     assert TRACE in phone.out(f"cat /proc/{pid}/cmdline")
