@@ -127,7 +127,6 @@ if TYPE_CHECKING:
     )
     from orchestrator.ports import CheckResult, ListedPhone, PhoneCheck
     from orchestrator.programs import Option, Program, program
-    from orchestrator.programs.flags import documented_flags
     from orchestrator.programs.litert import is_litert_result, litert_report
     from orchestrator.programs.litert_native import LitertNativeTool, litert_flags
     from orchestrator.programs.native import command_line
@@ -228,7 +227,6 @@ __all__ = [
     "command_line",
     "command_words",
     "described_build",
-    "documented_flags",
     "environment",
     "every",
     "facts_of",
@@ -357,7 +355,6 @@ _HOMES: Final = {
         " ProgramSource Queue QueueSource Receiver",
         "ports": "CheckResult ListedPhone PhoneCheck",
         "programs": "Option Program program",
-        "programs.flags": "documented_flags",
         "programs.litert": "is_litert_result litert_report",
         "programs.litert_native": "LitertNativeTool litert_flags",
         "programs.native": "command_line",

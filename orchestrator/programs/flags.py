@@ -26,6 +26,7 @@ from orchestrator.programs import program
 from orchestrator.programs.running import benchmark_flags, pass_flags
 from orchestrator.records.build_spec import DECIMAL, REQUIRED, FlagFault, FlagSchema, FlagSpec
 from orchestrator.records.case import Build, Case, Pass, ToolName
+from orchestrator.records.device import HOST_SERIAL
 from orchestrator.records.model import FIGURE
 
 _HELP_LINE: Final = re.compile(
@@ -233,7 +234,7 @@ class FlagBook:
                 **pass_flags(pass_of(run_pass), spec.family, "/"),
             }
             faults = schema_faults(flags, schema, others)
-            return (*faults, *spec.flag_faults(case))
+            return (*faults, *_misplaced(case, schema), *spec.flag_faults(case))
         return _case_faults(unplaced(case, run_pass, build, self.names(build)), schema)
 
     def _stored_schema(self, build: Build) -> FlagSchema | None:
@@ -244,6 +245,16 @@ class FlagBook:
 
     def _path(self, build: Build) -> Path:
         return self._folder / f"{build.sha256}.txt"
+
+
+def _misplaced(case: Case, schema: FlagSchema) -> Iterator[FlagFault]:
+    """Yield the faults of flags that only the program for other devices has."""
+    others = "android" if case.serial == HOST_SERIAL else "host"
+    for name, _ in case.flags:
+        if name in schema.flags and schema.flags[name].build == others:
+            where = "phones" if others == "android" else "this computer"
+            message = f"--{name} is a flag of the program for {where} alone"
+            yield FlagFault(code="wrong-value", flag=name, message=message)
 
 
 def _case_faults(request: InvocationRequest, schema: FlagSchema) -> tuple[FlagFault, ...]:

@@ -79,21 +79,28 @@ class LitertTool:
 
     def parse(self, raw: RawOutput, case: Case) -> ToolReport:
         """Read the JSON and the exit code; without JSON, the log gives the reason."""
-        if raw.timed_out:
-            return _failed_report("timed-out", f"no result after {raw.duration_s:.0f} s", case)
+        log = parse_run(
+            RunOutput(
+                stdout=raw.data("stdout"),
+                stderr=raw.data("stderr"),
+                exit_code=raw.exit_code,
+                timed_out=raw.timed_out,
+            ),
+            requested=case.delegate.value,
+        )
         try:
             result = json.loads(raw.data(RESULT_FILE) or b"null")
         except ValueError:
             result = None
         if not is_litert_result(result) or raw.exit_code != 0:
-            return _without_result(raw, case)
+            if log.outcome == "ok" or log.failure_code in {"no-result", "benchmark-failed"}:
+                return _failed_report(_error_line(raw.data("stderr")), case)
+            return replace(log, inference=None, inference_mean_us=None)
         try:
             report = litert_report(result)
         except (TypeError, ValueError) as error:
-            return _failed_report(
-                "tool-failed", f"{RESULT_FILE} isn't in the program's format: {error}", case
-            )
-        return replace(report, delegate=_delegate_evidence(result, raw, case))
+            return _failed_report(f"{RESULT_FILE} isn't in the program's format: {error}", case)
+        return replace(report, delegate=_delegate_evidence(result, log.delegate, case))
 
 
 class Counts(NamedTuple):
@@ -139,10 +146,10 @@ def litert_command(request: InvocationRequest, counts: Counts, *, folder: str) -
         f"--num_threads={case.threads}",
         f"--result_json={folder}/{RESULT_FILE}",
     ]
-    known = documented_flags(FlagFamily.LITERT_BENCHMARK).flags
+    specs = documented_flags(FlagFamily.LITERT_BENCHMARK).flags
     for name, value in {**delegate_flags, **plan_flags}.items():
         word = f"--{_SPELLED.get(name, name)}"
-        if known[name].kind != "bool":
+        if specs[name].kind != "bool":
             words.append(f"{word}={placed_value(value, request)}")
         elif value in {"true", "1"}:
             words.append(word)
@@ -167,44 +174,29 @@ def installed_build(file_name: str = "") -> Build:
 
 
 def _delegate_evidence(
-    result: Mapping[str, object], raw: RawOutput, case: Case
+    result: Mapping[str, object], printed: DelegateEvidence, case: Case
 ) -> DelegateEvidence:
-    log = (raw.data("stderr") + raw.data("stdout")).decode("utf-8", "replace")
-    xnnpack_line = next(
-        (line.strip() for line in log.splitlines() if "XNNPACK delegate for CPU" in line), ""
-    )
     is_xnnpack = case.delegate is DelegateName.XNNPACK
     is_full = result.get("fully_accelerated")
     truth = DelegateTruth.UNKNOWN
-    if not is_xnnpack or xnnpack_line:
+    if not is_xnnpack or printed.actual == case.delegate.value:
         if is_full is True:
             truth = DelegateTruth.FULL
         elif is_xnnpack:
             truth = DelegateTruth.PARTIAL
-    lines = (*filter(None, [xnnpack_line if is_xnnpack else ""]), f"fully_accelerated: {is_full}")
+    lines = (*printed.lines, f"fully_accelerated: {is_full}")
     actual = "" if truth is DelegateTruth.UNKNOWN else case.delegate.value
     return DelegateEvidence(requested=case.delegate.value, actual=actual, truth=truth, lines=lines)
 
 
-def _failed_report(code: str, reason: str, case: Case) -> ToolReport:
+def _failed_report(reason: str, case: Case) -> ToolReport:
     requested = case.delegate.value
     return ToolReport(
         outcome="failed",
-        failure_code=code,
+        failure_code="tool-failed",
         failure_reason=reason,
         delegate=DelegateEvidence(requested=requested, truth=DelegateTruth.UNKNOWN),
     )
-
-
-def _without_result(raw: RawOutput, case: Case) -> ToolReport:
-    """Return the report of a process without a result, whose log tells why."""
-    streams = RunOutput(
-        stdout=raw.data("stdout"), stderr=raw.data("stderr"), exit_code=raw.exit_code
-    )
-    report = parse_run(streams, requested=case.delegate.value)
-    if report.outcome == "ok" or report.failure_code in {"no-result", "benchmark-failed"}:
-        return _failed_report("tool-failed", _error_line(raw.data("stderr")), case)
-    return replace(report, inference=None, inference_mean_us=None)
 
 
 def _error_line(data: bytes) -> str:

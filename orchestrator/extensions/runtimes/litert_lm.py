@@ -17,7 +17,7 @@ import re
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Sequence, Set
 from pathlib import Path
 from typing import Final
 
@@ -29,7 +29,6 @@ from orchestrator.plugins import (
     Option,
     Program,
     command_line,
-    documented_flags,
     format_flags,
     library_folders,
     on_cores,
@@ -45,9 +44,8 @@ from orchestrator.reading.litert_lm import (
     decode_metrics,
     report_of,
 )
-from orchestrator.records.build_spec import FlagFault
 from orchestrator.records.case import Build, BuildSha, Case, ToolName
-from orchestrator.records.device import HOST_SERIAL, DeviceKind
+from orchestrator.records.device import DeviceKind
 from orchestrator.records.model import (
     CACHE,
     FIGURE,
@@ -399,25 +397,12 @@ def _figures(delegate: Delegate, plan_flags: Option) -> tuple[Option, ...]:
     return tuple((*usual, (FIGURE, phase)) for phase in PHASES)
 
 
-def flag_faults(case: Case) -> Iterator[FlagFault]:
-    """Yield the faults of a case's flags that only one of the two programs has."""
-    schema = documented_flags(FlagFamily.LITERT_LM)
-    where = "host" if case.serial == HOST_SERIAL else "android"
-    for name, _ in case.flags:
-        spec = schema.flags.get(name)
-        if spec is not None and spec.build not in {"all", where}:
-            others = {"android": "phones", "host": "this computer"}[spec.build]
-            message = f"--{name} is a flag of the program for {others} alone"
-            yield FlagFault(code="wrong-value", flag=name, message=message)
-
-
 PROGRAM = Program(
     name=ToolName.LITERT_LM,
     tool=LitertLmTool,
     kinds=frozenset({DeviceKind.ANDROID, DeviceKind.HOST}),
     family=FlagFamily.LITERT_LM,
     options=_figures,
-    flag_faults=flag_faults,
     is_for_bundles=True,
     file_name="litert_lm_advanced_main",
     installed=installed_build,

@@ -166,8 +166,8 @@ def test_litert_figures_come_from_its_json() -> None:
     text = """{"fully_accelerated": true, "num_threads": 2, "model_size_mb": 1.0, "latency": {"init_ms": 5.5,
         "warmup_first_ms": 3.0, "warmup_avg_ms": 2.5, "num_warmup_runs": 5, "avg_ms": 2.1, "min_ms": 2.0, "max_ms": 4.0,
         "median_ms": 2.05, "std_ms": 0.1, "p5_ms": 2.0, "p95_ms": 2.4, "num_runs": 50}}"""
-    line = "INFO: Created TensorFlow Lite XNNPACK delegate for CPU."
-    report = litert_read(text, line)
+    line = "Created TensorFlow Lite XNNPACK delegate for CPU."
+    report = litert_read(text, f"INFO: {line}")
     assert report.outcome == "ok"
     assert report.inference is not None
     assert (report.inference.median_us, report.inference.count) == (2050.0, 50)
