@@ -55,7 +55,7 @@ if TYPE_CHECKING:
         state_counts,
     )
     from orchestrator.app.importing import Imported, store_import
-    from orchestrator.app.inputs import Inputs, host_files, identify, reference_model
+    from orchestrator.app.inputs import Inputs, find_flag_files, identify_models, reference_model
     from orchestrator.app.measuring import (
         CampaignInterruptedError,
         MeasuredCampaign,
@@ -110,7 +110,7 @@ if TYPE_CHECKING:
         Figure,
         PassSpec,
     )
-    from orchestrator.planning.expansion import HostFiles
+    from orchestrator.planning.expansion import FlagFiles
     from orchestrator.planning.selection import choose, mismatch_reason, tools_for
     from orchestrator.plugin_kinds import (
         DeviceSource,
@@ -168,11 +168,11 @@ __all__ = [
     "Faults",
     "Figure",
     "FlagFamily",
+    "FlagFiles",
     "ForeignRun",
     "Found",
     "HostCheck",
     "HostDevice",
-    "HostFiles",
     "ImportBatch",
     "ImportRequest",
     "Imported",
@@ -233,12 +233,12 @@ __all__ = [
     "fails",
     "find",
     "find_campaigns",
+    "find_flag_files",
     "foreign_build",
     "format_flags",
     "format_of",
-    "host_files",
-    "identify",
     "identify_model",
+    "identify_models",
     "import_result",
     "inspect_model",
     "is_litert_result",
@@ -317,7 +317,7 @@ _HOMES: Final = {
         "app.exporting": "Redaction redaction_of",
         "app.farm": "PHONE_STATES RECENT_HOURS away_since read_farm state_counts",
         "app.importing": "Imported store_import",
-        "app.inputs": "Inputs host_files identify reference_model",
+        "app.inputs": "Inputs find_flag_files identify_models reference_model",
         "app.measuring": "CampaignInterruptedError MeasuredCampaign measure run_plan",
         "app.pairing": "prepare_pair sides_of",
         "app.phones": "release_phone restore_phones",
@@ -349,7 +349,7 @@ _HOMES: Final = {
         "engine.reread": "ForeignRun ImportBatch read_imported report_identity",
         "models.inspect": "identify_model inspect_model sample_models",
         "passes.specification": "Figure PassSpec",
-        "planning.expansion": "HostFiles",
+        "planning.expansion": "FlagFiles",
         "planning.selection": "choose mismatch_reason tools_for",
         "plugin_kinds": "DeviceSource Exporter Importer JobOwner Message Notifier Page"
         " ProgramSource Queue QueueSource Receiver",

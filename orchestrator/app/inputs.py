@@ -11,7 +11,7 @@ from orchestrator.errors import ModelError, PlanError
 from orchestrator.files import sha256_of
 from orchestrator.frozen import frozen
 from orchestrator.models.inspect import identify_model, sample_models
-from orchestrator.planning.expansion import HostFiles
+from orchestrator.planning.expansion import FlagFiles
 from orchestrator.records.case import Model
 from orchestrator.records.plan import Plan
 
@@ -22,27 +22,31 @@ class Inputs:
 
     models: Sequence[Model]
     #: The files of each flag value ``@path``.
-    named: Mapping[str, HostFiles]
+    flag_files: Mapping[str, FlagFiles]
 
     @property
     def paths(self) -> dict[str, str]:
         """The paths of the files that flags name, by sha256."""
         return {
-            sha256: str(path) for item in self.named.values() for sha256, path in item.paths.items()
+            sha256: str(path)
+            for item in self.flag_files.values()
+            for sha256, path in item.paths.items()
         }
 
     def with_others(self, others: Inputs) -> Inputs:
         """Return these and others, each model once."""
         models = {model.sha256: model for model in (*self.models, *others.models)}
-        return Inputs(models=list(models.values()), named={**self.named, **others.named})
+        return Inputs(
+            models=list(models.values()), flag_files={**self.flag_files, **others.flag_files}
+        )
 
 
 def inputs_of(plan: Plan) -> Inputs:
     """Check every model of a plan and every file that its flags name; raises ModelError, PlanError."""
-    return Inputs(models=identify(plan), named=host_files(plan))
+    return Inputs(models=identify_models(plan), flag_files=find_flag_files(plan))
 
 
-def identify(plan: Plan) -> list[Model]:
+def identify_models(plan: Plan) -> list[Model]:
     """Check every model of a plan; raises ModelError for one that can't be used."""
     models = []
     for entry in plan.models:
@@ -66,14 +70,14 @@ _SETTINGS_FLAG: Final = "stable_delegate_settings_file"
 _LARGEST_SETTINGS_BYTES: Final = 1 << 20
 
 
-def host_files(plan: Plan) -> dict[str, HostFiles]:
+def find_flag_files(plan: Plan) -> dict[str, FlagFiles]:
     """Return the host's files of each flag value ``@path`` of a plan.
 
     Raises:
         PlanError: a file can't be read, two of one case have the same name, or a stable delegate's
             settings don't say which library they are for.
     """
-    files: dict[str, HostFiles] = {}
+    files: dict[str, FlagFiles] = {}
     for flags in plan.matrix.flags:
         sha256s: dict[str, str] = {}
         for flag, value in flags:
@@ -90,13 +94,13 @@ def host_files(plan: Plan) -> dict[str, HostFiles]:
     return files
 
 
-def _files_of(flag: str, path: Path) -> HostFiles:
+def _files_of(flag: str, path: Path) -> FlagFiles:
     paths = [path, *(_library_of(path) if flag == _SETTINGS_FLAG else [])]
     try:
         contents = {item: sha256_of(item) for item in paths}
     except OSError as error:
         raise PlanError(f"flag {flag}: {error.filename} can't be read: {error.strerror}") from error
-    return HostFiles(
+    return FlagFiles(
         name=path.name,
         files=tuple((item.name, sha256) for item, sha256 in contents.items()),
         paths={sha256: item for item, sha256 in contents.items()},

@@ -13,7 +13,7 @@ from orchestrator.analysis.measured import judge_cases
 from orchestrator.analysis.rounds import progress_by_case
 from orchestrator.app import time_limits
 from orchestrator.app.attached import Needs, OpenedDevices, unchecked_hint
-from orchestrator.app.inputs import identify
+from orchestrator.app.inputs import identify_models
 from orchestrator.app.preparing import Prepared, prepare, start, task_of
 from orchestrator.app.status import PublishedStatus
 from orchestrator.app.workspace import Workspace
@@ -274,7 +274,7 @@ def _remeasure(
     sha256s = {case.model_sha256 for case in fast}
     models = tuple(
         item
-        for item, model in zip(plan.models, identify(plan), strict=True)
+        for item, model in zip(plan.models, identify_models(plan), strict=True)
         if model.sha256 in sha256s
     )
     names = ", ".join(item.name or item.path.stem for item in models)

@@ -145,7 +145,7 @@ def expansion_for(workspace: Workspace, task: Task) -> tuple[Expansion, list[Bui
     )
     profiles = workspace.profiles if any(item.profile for item in facts) else {}
     stock = Stock(
-        builds=choices, profiles=profiles, host_files=inputs.named, flex_builds=flex_builds
+        builds=choices, profiles=profiles, flag_files=inputs.flag_files, flex_builds=flex_builds
     )
     expansion = expand(plan, facts, inputs.models, stock)
     used = {case.build_sha256 for case in expansion.cases}

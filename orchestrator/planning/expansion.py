@@ -129,7 +129,7 @@ def order_invocations(
 
 
 @frozen
-class HostFiles:
+class FlagFiles:
     """The files that are placed on a phone for a flag that names a file of this computer."""
 
     #: The file's name on the phone.
@@ -148,7 +148,7 @@ class Stock:
     builds: Mapping[tuple[Serial, ToolName], Build | Skip]
     profiles: Mapping[str, DeviceProfile] = field(default_factory=dict)
     #: The files for each flag value that names a file of this computer (``@path``).
-    host_files: Mapping[str, HostFiles] = field(default_factory=dict)
+    flag_files: Mapping[str, FlagFiles] = field(default_factory=dict)
     #: A build's sha256 -> the build with TensorFlow's operators, used for models that need them.
     flex_builds: Mapping[str, Build] = field(default_factory=dict)
 
@@ -256,7 +256,7 @@ def _model_cases(
                             _new_case(plan.settings, facts, model, build, delegate), threads=threads
                         )
                         for option_flags in program(tool).options(DELEGATES[delegate], flags):
-                            case = _with_flags(base_case, flags + option_flags, stock.host_files)
+                            case = _with_flags(base_case, flags + option_flags, stock.flag_files)
                             # The usual mode isn't set, so that it doesn't change the case's key.
                             yield case if mode is case.process_mode else replace(case, mode=mode)
                     elif not is_unavailable_for_auto(plan, kind, tool, case_skip.reason_code):
@@ -333,14 +333,14 @@ def _companion_files(
 
 
 def _with_flags(
-    case: Case, flags: tuple[tuple[str, str], ...], host_files: Mapping[str, HostFiles]
+    case: Case, flags: tuple[tuple[str, str], ...], flag_files: Mapping[str, FlagFiles]
 ) -> Case:
     """Return a case with flags and the files that they name."""
     placed, resolved = dict(case.files), []
     for name, value in flags:
-        host_file = host_files.get(value)
-        placed |= dict(host_file.files) if host_file else {}
-        resolved.append((name, f"@{host_file.name}" if host_file else value))
+        named = flag_files.get(value)
+        placed |= dict(named.files) if named else {}
+        resolved.append((name, f"@{named.name}" if named else value))
     return replace(case, flags=tuple(sorted(resolved)), files=tuple(sorted(placed.items())))
 
 

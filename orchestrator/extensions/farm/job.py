@@ -36,14 +36,14 @@ from orchestrator.extensions.farm.manifest import (
 )
 from orchestrator.frozen import frozen
 from orchestrator.plugins import (
-    HostFiles,
+    FlagFiles,
     Inputs,
     Prepared,
     Task,
     Workspace,
     close_cancelled,
-    identify,
     identify_model,
+    identify_models,
     left_out_text,
     measure,
     open_cases,
@@ -177,7 +177,7 @@ class Jobs:
         reference = None
         if manifest.reference is not None:
             reference = identify_model(self._fetch(manifest.reference))
-        inputs = Inputs(models=identify(plan), named=flag_files)
+        inputs = Inputs(models=identify_models(plan), flag_files=flag_files)
         campaign = workspace.store.campaign(job.campaign_id)
         prepared = prepare(workspace, Task(plan=plan, inputs=inputs, opened=opened), reference)
         if campaign is None:
@@ -208,8 +208,8 @@ class Jobs:
         inputs = folder if manifest.parity_inputs else None
         return replace(manifest.plan, models=tuple(models), parity_inputs=inputs)
 
-    def _flag_file(self, files: tuple[Content, ...]) -> HostFiles:
-        return HostFiles(
+    def _flag_file(self, files: tuple[Content, ...]) -> FlagFiles:
+        return FlagFiles(
             name=files[0][0],
             files=files,
             paths={sha256: self._fetch((name, sha256)) for name, sha256 in files},

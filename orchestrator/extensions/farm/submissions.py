@@ -21,8 +21,8 @@ from orchestrator.plugins import (
     Settings,
     Workspace,
     close_cancelled,
-    host_files,
-    identify,
+    find_flag_files,
+    identify_models,
     load_plan,
     program,
     reference_model,
@@ -78,7 +78,7 @@ def submit(
             "each of the farm's jobs is one phone's: it measures on this computer too",
             hint="run it on the phones' own host with 'benchfarm run'",
         )
-    models = identify(plan)
+    models = identify_models(plan)
     bare_name = safe_name(plan.name, 40).strip("_.-") or "plan"
     submission = name or f"{bare_name}-{secrets.token_hex(4)}"
     with FarmQueue(settings.store) as queue, Workspace(settings) as workspace:
@@ -174,7 +174,7 @@ def _pack(
         companions = tuple(replace(item, path=Path(item.name)) for item in build.companions)
         return replace(build, path=Path(build.path.name), companions=companions)
 
-    flag_files = host_files(plan)
+    flag_files = find_flag_files(plan)
     for item in flag_files.values():
         paths.update(item.paths)
     try:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.app.inputs import identify
+from orchestrator.app.inputs import identify_models
 from orchestrator.config.declarations import add_to_manifest, load_manifest, named_models
 from orchestrator.config.plan import load_plan
 from orchestrator.errors import ModelError, PlanError
@@ -80,11 +80,11 @@ def test_plan_names_a_model_of_the_data_folder_and_is_held_to_its_content(folder
     (plans / "p.yaml").write_text("models: texture\n")
     (model,) = load_plan(plans / "p.yaml", home=home).models
     assert (model.path, model.sha256) == (MODEL, identify_model(MODEL).sha256)
-    assert identify(load_plan(plans / "p.yaml", home=home))[0].sha256 == model.sha256
+    assert identify_models(load_plan(plans / "p.yaml", home=home))[0].sha256 == model.sha256
     (plans / "copy.tflite").write_bytes(MODEL.read_bytes())
     add_to_manifest(plans / "models.yaml", [entry("texture", "e" * 64, plans / "copy.tflite")])
     with pytest.raises(ModelError, match="the plan requires " + "e" * 64):
-        identify(load_plan(plans / "p.yaml", home=home))
+        identify_models(load_plan(plans / "p.yaml", home=home))
 
 
 def test_name_without_a_file_and_unknown_name_are_faults(folders):
