@@ -516,7 +516,7 @@ ELSEWHERE = {
     "extensions/interop/device_lab.py": "a program's own module",
     "extensions/iphone/litert_ios.py": "a program's own module",
     "extensions/runtimes/litert_lm.py": "a program's own module",
-    "extensions/interop/texts/summary.py": "what the rows of performance options ask for",
+    "extensions/interop/texts/splitting.py": "what the rows of performance options ask for",
     "extensions/runtimes/output.py": "where declared programs say that they ran",
     "extensions/interop/plain_text.py": "a program's own module",
     "extensions/interop/leaderboard.py": "backends as the leaderboard's lines name them",

@@ -15,7 +15,7 @@ import shlex
 import tempfile
 import threading
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final, NoReturn
@@ -40,8 +40,17 @@ from orchestrator.extensions.iphone.usbmux import (
     plain,
 )
 from orchestrator.files import make_private, write_file
-from orchestrator.plugins import PlainDevice, UndoJournal, check_content
+from orchestrator.plugins import (
+    Found,
+    PlainDevice,
+    UndoJournal,
+    check_content,
+    fails,
+    make_checks,
+    works,
+)
 from orchestrator.ports import (
+    CheckResult,
     DetachedCommand,
     HostFile,
     ListedPhone,
@@ -320,9 +329,7 @@ class IPhoneDevice(PlainDevice):
 
     def checks(self) -> Iterator[PhoneCheck]:
         """See CheckedDevice.checks."""
-        from orchestrator.extensions.iphone.checks import check_iphone
-
-        return check_iphone(self)
+        return _checks(self)
 
     def try_file(self, local: Path) -> bool:
         """Put a file into the app's folder, read it back and remove it; return whether it was whole.
@@ -525,3 +532,49 @@ def _is_since(path: Path, moment: datetime) -> bool:
         return False
     # The clocks of phone and computer differ a little.
     return written_at >= moment - timedelta(seconds=5)
+
+
+def _checks(device: IPhoneDevice) -> Iterator[PhoneCheck]:
+    """Yield the result of each check; a failed one names the next step."""
+    checks: dict[str, Callable[[], Found]] = {
+        "trust and app": lambda: _app(device),
+        "push and pull": lambda: _files(device),
+        "developer services": lambda: _services(device),
+        "battery": lambda: _battery(device),
+    }
+    yield from make_checks(device.clock, checks)
+
+
+def _app(device: IPhoneDevice) -> Found:
+    package = device.package(device.app)
+    if package is None:
+        step = "install it, or name an .ipa with --build; $BENCHFARM_IPHONE_APP names another bundle id"
+        return fails(f"{device.app} isn't installed", step)
+    return works(f"{device.app} {package.version_name}")
+
+
+def _files(device: IPhoneDevice) -> Found:
+    with tempfile.TemporaryDirectory(prefix="benchfarm-") as folder:
+        local = Path(folder) / "file"
+        local.write_bytes(b"benchfarm looks whether it may put files here\n")
+        is_whole = device.try_file(local)
+    return (
+        works("a file came back as it was sent")
+        if is_whole
+        else fails("a file came back changed", "try again")
+    )
+
+
+def _services(device: IPhoneDevice) -> Found:
+    # It fails without developer mode or image, and without the tunnel that iOS 17.0 requires;
+    # whether any process has this number doesn't matter.
+    device.ask("developer", "dvt", "is-running-pid", "1")
+    return works("apps can be started")
+
+
+def _battery(device: IPhoneDevice) -> Found:
+    state = device.state()
+    if state.battery_heat_c is None:
+        cost = "runs don't wait for the phone to cool down"
+        return CheckResult.MISSING, "the phone reports no battery temperature", cost
+    return works(f"{state.battery_percent} %, {state.battery_heat_c:g} C")

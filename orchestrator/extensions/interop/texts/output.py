@@ -30,8 +30,7 @@ from orchestrator.extensions.interop.texts.pasted import (
     parse_pasted,
     whole_line,
 )
-from orchestrator.extensions.interop.texts.splitting import RunSplitter
-from orchestrator.extensions.interop.texts.summary import SummaryRow
+from orchestrator.extensions.interop.texts.splitting import RunSplitter, SummaryRow
 from orchestrator.plugins import is_litert_result, litert_report, program_sources
 from orchestrator.reading.failures import Crash, SystemLog
 from orchestrator.reading.lines import (
