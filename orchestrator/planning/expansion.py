@@ -338,9 +338,9 @@ def _with_flags(
     """Return a case with flags and the files that they name."""
     placed, resolved = dict(case.files), []
     for name, value in flags:
-        named = flag_files.get(value)
-        placed |= dict(named.files) if named else {}
-        resolved.append((name, f"@{named.name}" if named else value))
+        files = flag_files.get(value)
+        placed |= dict(files.files) if files else {}
+        resolved.append((name, f"@{files.name}" if files else value))
     return replace(case, flags=tuple(sorted(resolved)), files=tuple(sorted(placed.items())))
 
 
