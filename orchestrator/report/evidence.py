@@ -125,7 +125,7 @@ def _p(html: str, css_class: str = "") -> str:
 
 
 def _pre(text: str, css_class: str = "") -> str:
-    return tag("pre", escape(visible_block(text)), css_class, tabindex="0")
+    return tag("pre", escape(text), css_class, tabindex="0")
 
 
 def _head(row: ResultRow, judged: Sequence[str], digits: int) -> Iterator[Block]:
@@ -262,7 +262,7 @@ def _log(run: InvocationRow, whole_log: LogExcerpt, characters: int) -> Iterator
     if log.left_out_bytes:
         sizes = f"{format_bytes(log.left_out_bytes)} of {format_bytes(log.total_bytes)}"
         yield _p(f"Cut: {sizes} left out; {store_note}")
-    yield _pre(log.text, "log")
+    yield _pre(visible_block(log.text), "log")
 
 
 def _identity(row: ResultRow) -> Block:

@@ -67,7 +67,8 @@ def _attributes(attributes: Mapping[str, str]) -> str:
 
 def tag(name: str, content: str = "", css_class: str = "", **attributes: str) -> str:
     """Return an element around HTML with a class; the values of other attributes are escaped."""
-    return f"<{name}{_class(css_class)}{_attributes(attributes)}>{content}</{name}>"
+    more = _attributes(attributes) if attributes else ""
+    return f"<{name}{_class(css_class)}{more}>{content}</{name}>"
 
 
 def link(address: str, html: str, css_class: str = "", **attributes: str) -> str:
@@ -77,6 +78,7 @@ def link(address: str, html: str, css_class: str = "", **attributes: str) -> str
     return tag("a", html, f"open {css_class}".rstrip(), href=address, **attributes)
 
 
+@lru_cache(maxsize=1 << 10)
 def badge(word: str, css_class: str = "") -> str:
     """Return a word as a badge."""
     return tag("span", plain(word), f"badge {css_class}".rstrip())

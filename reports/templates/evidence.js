@@ -71,7 +71,7 @@
     return parts.join(", ") || "---";
   }
   function conditions(moments) {
-    var heads = ["#", "when", "hottest zone °C", "battery", "clock of limit MHz"];
+    var heads = ["#", "when", "hottest zone °C", "battery", "clock/limit MHz"];
     var rows = moments.map(function (item) {
       var state = stateOf(item.slice(2));
       var clocks = cpus(state).map(function (cpu) { return "cpu" + cpu + " " + mhz(state.clocks[cpu]) + "/" + mhz(state.limits[cpu]); });
