@@ -263,6 +263,8 @@ class CampaignProgress(NamedTuple):
     planned: int = 0
     #: Those that were abandoned.
     abandoned: int = 0
+    #: Whether any run, of whatever pass and outcome, is a virtual phone's.
+    is_virtual: bool = False
 
     @property
     def left(self) -> int:

@@ -206,13 +206,15 @@ class Campaigns(Database):
             select(func.count()).select_from(RUNS).where(of_campaign, *kind).scalar_subquery()
             for kind in kinds
         )
-        query = select(CAMPAIGNS.c.campaign_id, CAMPAIGNS.c.planned, *counts).where(
-            *_status_filter(only_open)
-        )
+        has_virtual = exists().where(of_campaign, RUNS.c.is_virtual)
+        columns = CAMPAIGNS.c.campaign_id, CAMPAIGNS.c.planned, has_virtual, *counts
+        query = select(*columns).where(*_status_filter(only_open))
         with self.reading() as connection:
             return {
-                CampaignId(name): CampaignProgress(runs - unfit - abandoned, planned, abandoned)
-                for name, planned, runs, unfit, abandoned in connection.execute(query)
+                CampaignId(name): CampaignProgress(
+                    runs - unfit - abandoned, planned, abandoned, is_virtual
+                )
+                for name, planned, is_virtual, runs, unfit, abandoned in connection.execute(query)
             }
 
     def skips(

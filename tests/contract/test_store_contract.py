@@ -167,8 +167,8 @@ def test_progress_counts_what_is_stored_and_what_is_planned(store: Store, sample
     for number in range(2):
         store.append_run(samples.run(run_id=f"r{number}", invocation=number))
     assert store.progress() == {
-        first.campaign_id: (2, len(first.invocations), 0),
-        second.campaign_id: (0, len(second.invocations), 0),
+        first.campaign_id: (2, len(first.invocations), 0, False),
+        second.campaign_id: (0, len(second.invocations), 0, False),
     }
 
 

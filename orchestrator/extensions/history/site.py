@@ -275,13 +275,7 @@ def gather(store: Store, *, since: date | None) -> Site:
         key=lambda row: (-row.badness, row.key),
     )
     faulty = [item.faulty_outputs for item in series if item.faulty_outputs is not None]
-    progress, sketches = store.progress(), points.series
-    pairs = zip(points.campaign_at, points.series_at, strict=True)
-    virtual = {
-        points.campaigns[campaign].campaign_id
-        for campaign, row in pairs
-        if sketches[row].is_virtual
-    }
+    progress = store.progress()
     return Site(
         table=table,
         details=details,
@@ -308,10 +302,12 @@ def gather(store: Store, *, since: date | None) -> Site:
                 planned=max(stored, planned),
                 page=f"campaigns/{page_name(item.campaign_id)}.html",
                 origin=origin_of(item),
-                is_virtual=item.campaign_id in virtual,
+                is_virtual=is_virtual,
             )
             for item in shown_campaigns
-            for stored, planned, _ in (progress.get(item.campaign_id, CampaignProgress()),)
+            for stored, planned, _, is_virtual in (
+                progress.get(item.campaign_id, CampaignProgress()),
+            )
         ),
         marks=marks,
     )

@@ -27,6 +27,7 @@ from tests.samples.history_lab import (
     night_of_place,
 )
 from tests.samples.records import settings_in
+from tests.samples.sample_lab import PIXEL_3, case, lab_of, series
 
 HOSTILE = "../../<img src=x onerror=alert(1)>\u202e\n"
 
@@ -221,6 +222,13 @@ def test_virtual_phones_are_labelled_on_overview_and_series(site):
     assert "Every figure on this page comes from benchfarm's own virtual phone" in html
     assert 'class="badge virtual"' in html
     assert virtual.silent_nights == NIGHTS - 35
+
+
+def test_a_campaign_of_virtual_phones_says_so_without_a_latency():
+    store = MemoryStore()
+    lab_of(series(case(PIXEL_3), 20_000, run_pass=Pass.MEMORY)).store_in(store)
+    (campaign,) = gather(store, since=None).campaigns
+    assert campaign.is_virtual
 
 
 def test_names_are_never_paths_and_never_markup():
