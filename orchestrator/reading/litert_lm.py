@@ -106,8 +106,6 @@ _SAMPLES_ON_CPU: Final = "GPU sampler unavailable"
 #: No engine was made: which code that is depends on the backend.
 _NO_ENGINE: Final = ""
 _NO_ENGINE_CODES: Final[Mapping[str, str]] = {"gpu": "gpu-init-failed", "npu": "npu-init-failed"}
-#: Of WebGPU, whichever program asked for it.
-_NO_ADAPTERS: Final = "No adapters found"
 #: Sentences of a failure, the most telling first.
 _FAILURES: Final = tuple(
     (re.compile(pattern), code)
@@ -115,7 +113,9 @@ _FAILURES: Final = tuple(
         (r"CANNOT LINK EXECUTABLE.*", "missing-library"),
         (r"(?<=^ERROR: )(Unknown command line flag|Illegal value) '.*", "bad-flag"),
         (r"Input token ids are too long\..*", "context-too-small"),
-        (rf"backend constraint mismatch.*|{_NO_ADAPTERS}", _NO_ENGINE),
+        # WebGPU's, whichever program asked for it.
+        (r"No adapters found", "gpu-init-failed"),
+        (r"backend constraint mismatch.*", _NO_ENGINE),
         (r"Could not find .* locally in .*", "model-not-found"),
         (r"Invalid magic number or failed to read.*", "model-corrupt"),
         (r"Failed to create engine.*", _NO_ENGINE),
@@ -186,8 +186,6 @@ class Process:
     #: Whether another program printed between its lines: which of the two ran where isn't known.
     is_mixed: bool = False
     failures: dict[str, str] = field(default_factory=dict)
-    #: Whether a failure is one that no other program prints.
-    has_own_failure: bool = False
 
     @property
     def shares(self) -> list[tuple[DelegateShare, str]]:
@@ -208,7 +206,8 @@ class Process:
     @property
     def is_litert_lm(self) -> bool:
         """Whether anything shows that this is LiteRT-LM's output, not only its runtime's."""
-        return self.is_command or self.has_own_failure or bool(self.repetitions)
+        evidence = self.repetitions or self.failures.keys() & {"context-too-small", _NO_ENGINE}
+        return self.is_command or bool(evidence)
 
     @property
     def is_unfinished(self) -> bool:
@@ -339,10 +338,7 @@ class LitertLmReader:
             lines.append(text)
 
     def _take_failure(self, failure: tuple[str, str]) -> None:
-        code, reason = failure
-        self._current.failures.setdefault(code, reason)
-        if code in {"context-too-small", _NO_ENGINE} and reason != _NO_ADAPTERS:
-            self._current.has_own_failure = True
+        self._current.failures.setdefault(*failure)
 
     def _take_peak(self, match: re.Match[str]) -> None:
         name = {"p": "private_mib", "D": "dmabuf_mib"}.get(match["what"][0], "peak_mib")
