@@ -9,7 +9,7 @@ import statistics
 from collections.abc import Collection, Sequence
 from enum import StrEnum
 from itertools import groupby, pairwise
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Final, NamedTuple
 
 from orchestrator.analysis.intervals import (
@@ -349,23 +349,14 @@ class SessionNoise:
         )
 
 
-def session_noise(*by_model: Sequence[Sequence[float]]) -> SessionNoise:
-    """Return the noise between sessions, from the latencies of each in any unit, the oldest first;
-    ``by_model`` are the sessions of each of a series' models.
+def session_noise(sessions: Sequence[Sequence[float]]) -> SessionNoise:
+    """Return the noise between sessions, from the latencies of each in any unit, the oldest first.
 
     From steps between neighbours, of which changes of the program are few; what the invocations
     within each session explain is taken out, and the rest drawn to the default.
     """
-    means_by_model = [
-        [trimmed_mean(logs_of(latencies)) for latencies in sessions if len(latencies) > 1]
-        for sessions in by_model
-    ]
-    means = [mean for members in means_by_model for mean in members]
-    steps = [
-        abs(after.value - before.value)
-        for members in means_by_model
-        for before, after in pairwise(members)
-    ]
+    means = [trimmed_mean(logs_of(latencies)) for latencies in sessions if len(latencies) > 1]
+    steps = [abs(after.value - before.value) for before, after in pairwise(means)]
     if not steps:
         return SessionNoise()
     max_step = _STEP_MAX * statistics.median(steps)
@@ -381,20 +372,19 @@ def session_noises(
 ) -> dict[SeriesKey, SessionNoise]:
     """Return the noise between the sessions of each series; only the given campaigns count.
 
-    Of several programs that a campaign measured, the one first stored last counts. Another model
-    of the same name is no session of this one.
+    Of several programs that a campaign measured, the one first stored last counts. Of several
+    models of one name the one with the most steps counts.
     """
-    sessions: dict[int, dict[ModelSha, dict[int, list[float]]]] = {}
+    sessions: dict[tuple[SeriesKey, ModelSha], dict[int, list[float]]] = {}
     for (series, campaign, contents), latencies in _sessions(points):
         if points.campaigns[campaign].campaign_id in only:
-            model = points.contents[contents].model_sha256
-            sessions.setdefault(series, {}).setdefault(model, {})[campaign] = latencies
-    return {
-        points.series[series].series_key: session_noise(
-            *([*by_campaign.values()] for by_campaign in by_model.values())
-        )
-        for series, by_model in sessions.items()
-    }
+            place = points.series[series].series_key, points.contents[contents].model_sha256
+            sessions.setdefault(place, {})[campaign] = latencies
+    noises: dict[SeriesKey, SessionNoise] = {}
+    for (key, _), by_campaign in sessions.items():
+        noise = session_noise([*by_campaign.values()])
+        noises[key] = max(noises.get(key, noise), noise, key=attrgetter("steps"))
+    return noises
 
 
 def autocorrelations(
