@@ -139,8 +139,9 @@ class TableHtml(Generic[R]):
         self._columns = [replace(names, html=heads), *further]
 
     def part(self, begin: int = 0, end: int | None = None) -> Html:
-        """Return rows ``begin`` to ``end``. Columns that say nothing of them are left out; those
-        that say one word of all of them are hidden, and the word stands below.
+        """Return rows ``begin`` to ``end``. Columns that say nothing of them are left out; where
+        one says one word of all of them, it stands below: the column is hidden, of some rows left
+        out.
         """
         rows = slice(begin, end)
         before, after, columns = self._split(rows)
@@ -181,8 +182,10 @@ class TableHtml(Generic[R]):
             if columns and item.is_empty(rows):
                 continue
             if columns and item.is_shared(rows):
-                head, cells = f"<th hidden{head[3:]}", [f"<td hidden{cell[3:]}" for cell in cells]
                 shared.append(item.shared_text(begin))
+                if rows.stop is not None:
+                    continue
+                head, cells = f"<th hidden{head[3:]}", [f"<td hidden{cell[3:]}" for cell in cells]
             heads.append(head)
             columns.append((item, cells))
         shared_text = "; ".join(filter(None, shared))
