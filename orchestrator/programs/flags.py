@@ -249,10 +249,10 @@ class FlagBook:
 
 def _misplaced(case: Case, schema: FlagSchema) -> Iterator[FlagFault]:
     """Yield the faults of flags that only the program for other devices has."""
-    others = "android" if case.serial == HOST_SERIAL else "host"
+    is_host = case.serial == HOST_SERIAL
+    others, where = ("android", "phones") if is_host else ("host", "this computer")
     for name, _ in case.flags:
         if name in schema.flags and schema.flags[name].build == others:
-            where = "phones" if others == "android" else "this computer"
             message = f"--{name} is a flag of the program for {where} alone"
             yield FlagFault(code="wrong-value", flag=name, message=message)
 

@@ -26,8 +26,7 @@ from orchestrator.errors import UsageError
 from orchestrator.ports import Device, InvocationRequest
 from orchestrator.programs import Program
 from orchestrator.programs.flags import documented_flags, require_right
-from orchestrator.programs.running import on_cores, placed_value, run_and_collect
-from orchestrator.reading.report import RunOutput, parse_run
+from orchestrator.programs.running import on_cores, placed_value, read_collected, run_and_collect
 from orchestrator.records.case import Build, BuildSha, Case, CaseKey, DelegateName, RunId, ToolName
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.run import (
@@ -79,15 +78,7 @@ class LitertTool:
 
     def parse(self, raw: RawOutput, case: Case) -> ToolReport:
         """Read the JSON and the exit code; without JSON, the log gives the reason."""
-        log = parse_run(
-            RunOutput(
-                stdout=raw.data("stdout"),
-                stderr=raw.data("stderr"),
-                exit_code=raw.exit_code,
-                timed_out=raw.timed_out,
-            ),
-            requested=case.delegate.value,
-        )
+        log = read_collected(raw, case)
         try:
             result = json.loads(raw.data(RESULT_FILE) or b"null")
         except ValueError:

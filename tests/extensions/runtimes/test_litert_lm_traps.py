@@ -345,9 +345,7 @@ def test_a_flag_of_another_backend_does_nothing_and_one_of_this_computer_is_refu
             assert faults(**{name: value}) == [(name, "ineffective-flag")]
     for name, value in {**ENGINE, "num_iterations": "3"}.items():
         assert faults(serial="host", **{name: value}) == [(name, "wrong-value")]
-
-
-def test_whether_tokens_are_guessed_ahead_is_a_flag_of_the_command_alone() -> None:
-    assert faults(serial="host", speculative_decoding="adaptive") == []
-    assert faults(speculative_decoding="on") == [("speculative_decoding", "wrong-value")]
-    assert "--speculative-decoding on" in command(DeviceKind.HOST, speculative_decoding="on")
+    ahead = {"speculative_decoding": "on"}
+    assert faults(serial="host", **ahead) == []
+    assert faults(**ahead) == [(*ahead, "wrong-value")]
+    assert "--speculative-decoding on" in command(DeviceKind.HOST, **ahead)

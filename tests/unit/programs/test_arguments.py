@@ -130,7 +130,6 @@ def litert_read(json_text: str, stderr: str, exit_code: int = 0) -> ToolReport:
 
 def test_litert_has_a_plans_flags_as_it_spells_them() -> None:
     flags = {
-        "compiler_plugin_library_path": "/p",
         "dispatch_library_path": "@d.so",
         "require_full_delegation": "true",
         "signature_to_run_for": "encode",
@@ -138,12 +137,9 @@ def test_litert_has_a_plans_flags_as_it_spells_them() -> None:
     case = replace(LITERT_CASE, delegate=DelegateName.NPU, flags=tuple(flags.items()))
     given = replace(request(case), file_paths={"d.so": "/f/d.so"})
     assert set(litert_command(given, COUNTS, folder="/f").split()) >= {
-        "--compiler_plugin_path=/p", "--dispatch_library_path=/f/d.so", "--no_cpu",
+        "--dispatch_library_path=/f/d.so", "--no_cpu",
         "--require_full_delegation", "--signature=encode", "--use_npu",
     }  # fmt: skip
-    without = replace(case, delegate=DelegateName.XNNPACK, flags=case.flags[1:2])
-    with pytest.raises(UsageError, match="does nothing without --use_npu=true"):
-        litert_command(request(without), COUNTS, folder="/f")
 
 
 def test_litert_refuses_flags_of_the_other_programs() -> None:
