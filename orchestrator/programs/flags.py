@@ -35,7 +35,6 @@ _HELP_LINE: Final = re.compile(
 )
 _TABLE: Final = Path(__file__).with_name("flags.tsv")
 _FALSE: Final = frozenset({"false", "0"})
-_NONE: Final[Mapping[str, str]] = {}
 
 
 def parse_help(text: str) -> FlagSchema | None:
@@ -102,7 +101,7 @@ def _spec(row: Mapping[str, str]) -> FlagSpec:
 
 
 def schema_faults(
-    flags: Mapping[str, str], schema: FlagSchema, others: Mapping[str, str] = _NONE
+    flags: Mapping[str, str], schema: FlagSchema, others: Mapping[str, str] = {}
 ) -> tuple[FlagFault, ...]:
     """Return all faults of flags, in their order; ``others`` are given beside them."""
     wrong = (fault for name, value in flags.items() for fault in _value_faults(name, value, schema))
@@ -167,7 +166,7 @@ def _is_on(value: str) -> bool:
 
 
 def require_right(
-    flags: Mapping[str, str], family: FlagFamily, others: Mapping[str, str] = _NONE
+    flags: Mapping[str, str], family: FlagFamily, others: Mapping[str, str] = {}
 ) -> None:
     """Raise UsageError for faults of flags, as schema_faults finds them."""
     if faults := schema_faults(flags, documented_flags(family), others):
