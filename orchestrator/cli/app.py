@@ -131,7 +131,7 @@ def _fail(error: Mapping[str, object]) -> NoReturn:
     if "--json" in sys.argv:
         # Where nobody can read it, the exit code is enough.
         with suppress(OutputClosedError, HostStorageError):
-            say_json(json_pieces({"error": error}))
+            say_json(json_pieces({"error": error}, sys.stdout))
     if _is_json_log():
         trace = traceback.format_exc() if options.debug else None
         keys = {name: value for name, value in error.items() if name != "message"}

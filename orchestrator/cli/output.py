@@ -110,6 +110,11 @@ class OutputClosedError(Exception):
     """The reader of standard output closed it. No OSError, on which click would end the process."""
 
 
+def _encoding(stream: TextIO) -> str:
+    """Return a stream's encoding; one that only keeps text has none."""
+    return stream.encoding or "utf-8"
+
+
 def _write(pieces: Iterable[str], *, err: bool) -> None:
     stream = sys.stderr if err else sys.stdout
     stream.writelines(pieces)
@@ -188,7 +193,7 @@ class _Stream:
 
     def writelines(self, lines: Iterable[str]) -> None:
         """Write several pieces of text; a sign that the locale lacks becomes a question mark."""
-        encoding = self._stream.encoding
+        encoding = _encoding(self._stream)
         writable = (line.encode(encoding, "replace").decode(encoding) for line in lines)
         try:
             self._stream.writelines(writable)
@@ -308,7 +313,7 @@ def show(result: CommandResult | DoneAnswer, form: str) -> NoReturn:
         ignore_stop_signals()
     try:
         if form == "json":
-            say_json(json_pieces(result.data))
+            say_json(json_pieces(result.data, sys.stdout))
         elif form == "csv" and result.tables:
             for number, table in enumerate(result.tables):
                 # A large campaign's rows aren't held in memory.
@@ -386,14 +391,16 @@ def to_json(value: object) -> str:
     return "".join(json_pieces(value))
 
 
-def json_pieces(value: object) -> Iterator[str]:
+def json_pieces(value: object, stream: TextIO | None = None) -> Iterator[str]:
     """Yield the text of :func:`to_json` in pieces: the whole text of thousands of runs is never
     held.
 
-    Control characters and direction marks are written as JSON's escapes.
+    Control characters and direction marks are written as JSON's escapes; for a stream that isn't of
+    Unicode, all that isn't ASCII.
     """
+    is_ascii = stream is not None and not _encoding(stream).lower().startswith("utf")
     encoder = json.JSONEncoder(
-        indent=2, ensure_ascii=False, allow_nan=False, check_circular=False, default=_plain
+        indent=2, ensure_ascii=is_ascii, allow_nan=False, check_circular=False, default=_plain
     )
     for piece in encoder.iterencode(value):
         if piece.replace("\n", "").isprintable():

@@ -158,6 +158,8 @@ def test_losing_the_progress_stream_stops_no_campaign(
 
 def test_a_locale_without_a_sign_shows_the_figures(cli: Cli) -> None:
     assert "Written ?x %." in cli("explain interval", PYTHONIOENCODING="ascii").ok().stdout
+    as_json = cli.json("explain interval", PYTHONIOENCODING="ascii")
+    assert as_json == cli.json("explain interval")
 
 
 def test_an_answer_that_nobody_reads_is_no_answer(cli: Cli) -> None:
