@@ -102,7 +102,9 @@ def with_flag_skips(
     by_sha = {build.sha256: build for build in builds}
 
     def find_faults(case: Case, run_pass: Pass) -> Sequence[FlagFault]:
-        return book.faults(by_sha[case.build_sha256], case, run_pass)
+        # Several declared programs may be one file.
+        build = replace(by_sha[case.build_sha256], tool=case.tool)
+        return book.faults(build, case, run_pass)
 
     passes: dict[CaseKey, dict[Pass, None]] = {}
     for item in (item for queue in expansion.invocations.values() for item in queue):

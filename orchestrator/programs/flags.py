@@ -187,13 +187,14 @@ class FlagBook:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._schemas: dict[str, FlagSchema] = {}
+        self._schemas: dict[tuple[ToolName, str], FlagSchema] = {}
 
     def schema(self, build: Build) -> FlagSchema:
         """Return the flags of a build: its own completed by the tables, or the tables alone."""
-        if build.sha256 not in self._schemas:
-            self._schemas[build.sha256] = self._stored_schema(build) or schema_of(build.tool)
-        return self._schemas[build.sha256]
+        key = build.tool, build.sha256
+        if key not in self._schemas:
+            self._schemas[key] = self._stored_schema(build) or schema_of(build.tool)
+        return self._schemas[key]
 
     def names(self, build: Build) -> frozenset[str]:
         """Return the names of the flags that a program lists; empty when it was never asked."""
@@ -220,7 +221,7 @@ class FlagBook:
         # A cache that can't be written only costs time: the program is asked again.
         with contextlib.suppress(OSError):
             write_whole(self._path(build), help_output)
-        self._schemas[build.sha256] = schema
+        self._schemas[build.tool, build.sha256] = schema
         return True
 
     def faults(self, build: Build, case: Case, run_pass: Pass) -> Sequence[FlagFault]:

@@ -193,6 +193,19 @@ ECHO = OWN.replace("counting.sh", "echo").replace('["{model}", "{word}"]', '["co
 )  # fmt: skip
 
 
+def test_each_file_of_one_program_has_its_own_parameters(cli: Cli, tmp_path: Path) -> None:
+    for name, least in (("any", 1), ("many", 10)):
+        text = ECHO.replace("name: counting", f"name: {name}").replace("min: 1", f"min: {least}")
+        (tmp_path / f"{name}.yaml").write_text(text.replace("default: 4", "default: 40"))
+    (tmp_path / "model.txt").write_text("words")
+    (tmp_path / "plan.yaml").write_text(
+        "{models: model.txt, devices: {serials: host}, builds: {any: /bin/echo, many: /bin/echo},"
+        " matrix: {tools: [any.yaml, many.yaml], flags: {n: 5}}}"
+    )
+    said = cli("plan show", tmp_path / "plan.yaml").ended_with(2).said
+    assert said.count("--n=5: 10 or more is expected") == 1
+
+
 def test_a_program_is_kept_by_content_and_used_without_being_named_again(
     cli: Cli, tmp_path: Path
 ) -> None:
