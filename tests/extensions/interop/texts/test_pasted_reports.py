@@ -357,6 +357,24 @@ def test_inferences_shorter_than_the_program_rounds_to_are_too_fast_and_were_mad
     assert "--tool native" in str(report["next_step"])
 
 
+@pytest.mark.parametrize(
+    ("line", "truth"),
+    [
+        (
+            "GPU accelerator could not be loaded and registered: kLiteRtStatusErrorNotFound.",
+            "fell-back",
+        ),
+        ("YNNPACK CPU accelerator registered.", "unknown"),
+    ],
+)
+def test_what_litert_says_of_its_accelerators_is_evidence(line: str, truth: str) -> None:
+    command = "adb shell ./benchmark_litert_model --graph=m.tflite --use_gpu=true\n"
+    banner = BANNER.format(source=SOURCE, init=1, mean=2, count=3)
+    report = one(f"{command}I litert  : [auto_registration.cc:50] {line}\n{banner}")
+    assert report["delegate_truth"] == truth
+    assert line in str(report["delegate_evidence"])
+
+
 RESULT_LINE = (
     "Inference timings in us: Init: {}, First inference: {}, Warmup (avg): {}, Inference (avg): {}"
 )
