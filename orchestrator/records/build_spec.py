@@ -251,9 +251,9 @@ class FlagSchema:
 class FlagFault:
     """One thing that is wrong with the flags of a run."""
 
-    #: "unknown-flag", "wrong-type", "wrong-value",
-    #: "ineffective-flag", "needed-flag" (benchfarm needs one that the binary doesn't have, or the
-    #: program one that isn't given) or "delegate-flag" (the binary doesn't have the delegate's).
+    #: "unknown-flag", "wrong-value", "ineffective-flag", "needed-flag" (benchfarm needs one that the
+    #: binary doesn't have, or the program one that isn't given) or "delegate-flag" (the binary
+    #: doesn't have the delegate's).
     code: str
     flag: str
     message: str
