@@ -74,7 +74,7 @@ def test_a_phone_is_not_waited_for_longer_than_the_budget(
     ended = lab.cli("run --json --budget 5s", plan)
     assert ended.exit_code == 6, ended.stderr
     assert "completed" not in {run["outcome"] for run in ended.json["runs"]}, ended.stderr
-    assert re.search(r"waiting until it is fit: .* \(at most for [1-4]\.\d+ s\)", ended.stderr)
+    assert re.search(r"waiting until it is fit: .* \(at most for [\d.]+ m?s\)", ended.stderr)
 
 
 def wanted_s(runs: list[dict[str, Any]]) -> float:
