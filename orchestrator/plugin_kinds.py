@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from orchestrator.cli.output import CommandResult
     from orchestrator.errors import PlanError
     from orchestrator.ports import Device, ListedPhone
-    from orchestrator.programs import Program
+    from orchestrator.program import Program
     from orchestrator.reading.lines import Buffer, Line
     from orchestrator.records.answers import DoneAnswer
     from orchestrator.records.campaign import Campaign

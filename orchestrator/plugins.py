@@ -126,7 +126,8 @@ if TYPE_CHECKING:
         Receiver,
     )
     from orchestrator.ports import CheckResult, ListedPhone, PhoneCheck
-    from orchestrator.programs import Option, Program, program
+    from orchestrator.program import Option, Program
+    from orchestrator.programs import program
     from orchestrator.programs.litert import is_litert_result, litert_report
     from orchestrator.programs.litert_native import LitertNativeTool, litert_flags
     from orchestrator.programs.native import command_line
@@ -354,7 +355,8 @@ _HOMES: Final = {
         "plugin_kinds": "DeviceSource Exporter Importer JobOwner Message Notifier Page"
         " ProgramSource Queue QueueSource Receiver",
         "ports": "CheckResult ListedPhone PhoneCheck",
-        "programs": "Option Program program",
+        "program": "Option Program",
+        "programs": "program",
         "programs.litert": "is_litert_result litert_report",
         "programs.litert_native": "LitertNativeTool litert_flags",
         "programs.native": "command_line",

@@ -23,7 +23,7 @@ from orchestrator.passes.specification import (
     rounds,
 )
 from orchestrator.ports import Device, InvocationRequest, Tool
-from orchestrator.programs import Program
+from orchestrator.program import Program
 from orchestrator.records.case import Case, Pass
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.plan import Plan

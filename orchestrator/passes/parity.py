@@ -20,7 +20,7 @@ from orchestrator.passes.specification import (
     PassSpec,
 )
 from orchestrator.ports import InvocationRequest
-from orchestrator.programs import program
+from orchestrator.program import Program
 from orchestrator.records.case import Case, Pass
 from orchestrator.records.plan import PlanTerms
 from orchestrator.records.run import RawOutput, RunRecord, ToolReport
@@ -369,10 +369,10 @@ OWN_INPUTS: Final = frozenset(
 )
 
 
-def can_be_checked(case: Case) -> bool:
+def can_be_checked(case: Case, program: Program) -> bool:
     """Whether a case's program writes outputs, and its kernels aren't the reference's."""
     return (
-        not PASS.unsupported_reason(program(case.tool), PlanTerms())
+        not PASS.unsupported_reason(program, PlanTerms())
         and not DELEGATES[case.delegate].is_builtin
         and not OWN_INPUTS.intersection(name for name, _ in case.flags)
     )

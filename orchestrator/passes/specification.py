@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, assert_never
 from orchestrator.delegates import FlagFamily
 from orchestrator.frozen import frozen
 from orchestrator.ports import Device, InvocationRequest, SettingChange, Tool
-from orchestrator.programs import Program
+from orchestrator.program import Program
 from orchestrator.records.case import Case, Pass
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.plan import Plan, PlanTerms

@@ -375,7 +375,7 @@ def output_checks(cases: Iterable[Case], is_wanted: Callable[[Case], bool]) -> l
     return [
         Invocation(case=case, run_pass=OUTPUT_CHECK_PASS, number=0)
         for case in cases_by_outputs.values()
-        if can_be_checked(case) and is_wanted(case)
+        if can_be_checked(case, program(case.tool)) and is_wanted(case)
     ]
 
 

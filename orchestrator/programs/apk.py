@@ -20,7 +20,7 @@ from orchestrator.clock import Deadline
 from orchestrator.errors import DeviceError, RunAsRefusedError, SystemDownError, UsageError
 from orchestrator.files import BothEnds
 from orchestrator.ports import Device, InvocationRequest
-from orchestrator.programs import Program
+from orchestrator.program import Program
 from orchestrator.programs.running import (
     benchmark_flags,
     files_written,

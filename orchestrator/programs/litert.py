@@ -24,7 +24,7 @@ from typing import Any, Final, NamedTuple, TypeGuard
 from orchestrator.delegates import ACCELERATORS, DELEGATES, FlagFamily, flags_of
 from orchestrator.errors import UsageError
 from orchestrator.ports import Device, InvocationRequest
-from orchestrator.programs import Program
+from orchestrator.program import Program
 from orchestrator.programs.flags import documented_flags, require_right
 from orchestrator.programs.running import on_cores, placed_value, read_collected, run_and_collect
 from orchestrator.records.case import Build, BuildSha, Case, CaseKey, DelegateName, RunId, ToolName

@@ -15,7 +15,7 @@ from typing import Final
 from orchestrator.delegates import DELEGATES, FlagFamily
 from orchestrator.passes import pass_of
 from orchestrator.ports import InvocationRequest
-from orchestrator.programs import Program
+from orchestrator.program import Program
 from orchestrator.programs.flags import require_right
 from orchestrator.programs.native import command_line
 from orchestrator.programs.running import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 
 from orchestrator.ports import InvocationRequest
-from orchestrator.programs import Program
+from orchestrator.program import Program
 from orchestrator.programs.running import (
     CollectingTool,
     benchmark_flags,

@@ -6,7 +6,7 @@ first that fails. Each case has a process of its own, with benchmark_model's fla
 
 from __future__ import annotations
 
-from orchestrator.programs import Program
+from orchestrator.program import Program
 from orchestrator.programs.native import NativeTool
 from orchestrator.records.case import ToolName
 from orchestrator.records.device import DeviceKind

@@ -37,7 +37,7 @@ from orchestrator.passes.specification import (
     PassSpec,
 )
 from orchestrator.ports import DetachedCommand, Device, InvocationRequest
-from orchestrator.programs import Program
+from orchestrator.program import Program
 from orchestrator.reading.lines import threadtime_header
 from orchestrator.reading.report import RunOutput, parse_run
 from orchestrator.records.build_spec import OWNED_FLAGS

@@ -17,7 +17,7 @@ from orchestrator.analysis.summary import Summary
 from orchestrator.delegates import DELEGATES
 from orchestrator.frozen import frozen
 from orchestrator.passes.parity import can_be_checked
-from orchestrator.programs import is_usual
+from orchestrator.programs import is_usual, program
 from orchestrator.records.campaign import Terms
 from orchestrator.records.case import Case, ToolName, all_but, grouped
 from orchestrator.records.device import HOST_SERIAL
@@ -461,7 +461,7 @@ def next_step(
     where = f"-s {shell_word(row.device.serial)}{options}"
     if rival is not None and (sides := _sides(row, rival)):
         return f"to tell them apart: benchfarm ab {sides} -m {model} {where}"
-    if row.outputs is Outputs.NOT_CHECKED and can_be_checked(row.case):
+    if row.outputs is Outputs.NOT_CHECKED and can_be_checked(row.case, program(row.case.tool)):
         delegate = row.case.delegate
         return f"check the outputs of {delegate}: benchfarm bench {model} {where} -d {delegate} --pass parity"
     serials = dict.fromkeys(item.shown.device.serial for item in (contest, *beside))
