@@ -1,4 +1,4 @@
-"""The public interface for plugins: what they may add to benchfarm, and how benchfarm finds them.
+"""The public interface for plugins: what they may add to benchfarm, and use of it.
 
 A plugin is an entry point of an installed distribution, in one of the groups ``benchfarm.GROUP``
 below. Those of benchfarm itself are in its pyproject.toml. Nothing is imported before it is used: a
@@ -22,20 +22,10 @@ name is known by its entry point.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import nullcontext, suppress
 from importlib import import_module
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, TypeVar
-
-from orchestrator.errors import PluginError, UsageError, nearest
-from orchestrator.frozen import frozen
-from orchestrator.installation import extra_of
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
-
     from orchestrator.app.attached import (
         Attached,
         attached_devices,
@@ -64,6 +54,17 @@ if TYPE_CHECKING:
     )
     from orchestrator.app.pairing import prepare_pair, sides_of
     from orchestrator.app.phones import release_phone, restore_phones
+    from orchestrator.app.plugin_kinds import (
+        DeviceSource,
+        Exporter,
+        JobOwner,
+        Message,
+        Notifier,
+        Page,
+        Queue,
+        QueueSource,
+        Receiver,
+    )
     from orchestrator.app.preparing import Prepared, Task, prepare, start
     from orchestrator.app.requests import ExportRequest, ImportRequest, PairLimits
     from orchestrator.app.resuming import close_cancelled, open_cases, reopen
@@ -88,7 +89,7 @@ if TYPE_CHECKING:
         watched,
     )
     from orchestrator.cli.progress import observer_for_stderr
-    from orchestrator.cli.reports import import_result
+    from orchestrator.cli.reports import Importer, import_result
     from orchestrator.config.declarations import (
         MANIFEST_NAME,
         LiveInventory,
@@ -105,6 +106,7 @@ if TYPE_CHECKING:
     from orchestrator.devices.quiet import UndoJournal
     from orchestrator.engine.events import DeviceNote
     from orchestrator.engine.reread import ForeignRun, ImportBatch, read_imported, report_identity
+    from orchestrator.entry_points import every, load, plugins
     from orchestrator.models.inspect import identify_model, inspect_model, sample_models
     from orchestrator.passes.specification import (
         Figure,
@@ -112,21 +114,8 @@ if TYPE_CHECKING:
     )
     from orchestrator.planning.expansion import FlagFiles
     from orchestrator.planning.selection import choose, mismatch_reason, tools_for
-    from orchestrator.plugin_kinds import (
-        DeviceSource,
-        Exporter,
-        Importer,
-        JobOwner,
-        Message,
-        Notifier,
-        Page,
-        ProgramSource,
-        Queue,
-        QueueSource,
-        Receiver,
-    )
     from orchestrator.ports import CheckResult, ListedPhone, PhoneCheck
-    from orchestrator.program import Option, Program
+    from orchestrator.program import Option, Program, ProgramSource, program_sources
     from orchestrator.programs import program
     from orchestrator.programs.litert import is_litert_result, litert_report
     from orchestrator.programs.litert_native import LitertNativeTool, litert_flags
@@ -158,7 +147,6 @@ __all__ = [
     "CheckResult",
     "Column",
     "CommandResult",
-    "CommandWords",
     "Delegate",
     "DeviceNote",
     "DeviceSource",
@@ -226,13 +214,11 @@ __all__ = [
     "close_cancelled",
     "command",
     "command_line",
-    "command_words",
     "described_build",
     "environment",
     "every",
     "facts_of",
     "fails",
-    "find",
     "find_campaigns",
     "find_flag_files",
     "foreign_build",
@@ -306,7 +292,6 @@ __all__ = [
     "works",
 ]
 
-_KindT = TypeVar("_KindT")
 #: Names that plugins may use, in addition to the records -> their modules, loaded on first use.
 _HOMES: Final = {
     name: f"orchestrator.{module}"
@@ -322,6 +307,8 @@ _HOMES: Final = {
         "app.measuring": "CampaignInterruptedError MeasuredCampaign measure run_plan",
         "app.pairing": "prepare_pair sides_of",
         "app.phones": "release_phone restore_phones",
+        "app.plugin_kinds": "DeviceSource Exporter JobOwner Message Notifier Page Queue QueueSource"
+        " Receiver",
         "app.preparing": "Prepared Task prepare start",
         "app.requests": "ExportRequest ImportRequest PairLimits",
         "app.resuming": "close_cancelled open_cases reopen",
@@ -336,7 +323,7 @@ _HOMES: Final = {
         "cli.output": "CUT_EXIT_CODE CommandResult Streamed format_of room say tables_result tell to_json"
         " watched",
         "cli.progress": "observer_for_stderr",
-        "cli.reports": "import_result",
+        "cli.reports": "Importer import_result",
         "config.declarations": "LiveInventory MANIFEST_NAME add_to_manifest load_manifest",
         "config.plan": "load_plan plan_from_options",
         "config.yaml_file": "Faults checked read_yaml",
@@ -348,14 +335,13 @@ _HOMES: Final = {
         "devices.quiet": "UndoJournal",
         "engine.events": "DeviceNote",
         "engine.reread": "ForeignRun ImportBatch read_imported report_identity",
+        "entry_points": "every load plugins",
         "models.inspect": "identify_model inspect_model sample_models",
         "passes.specification": "Figure PassSpec",
         "planning.expansion": "FlagFiles",
         "planning.selection": "choose mismatch_reason tools_for",
-        "plugin_kinds": "DeviceSource Exporter Importer JobOwner Message Notifier Page"
-        " ProgramSource Queue QueueSource Receiver",
         "ports": "CheckResult ListedPhone PhoneCheck",
-        "program": "Option Program",
+        "program": "Option Program ProgramSource program_sources",
         "programs": "program",
         "programs.litert": "is_litert_result litert_report",
         "programs.litert_native": "LitertNativeTool litert_flags",
@@ -369,124 +355,9 @@ _HOMES: Final = {
     }.items()
     for name in names.split()
 }
-_OWN: Final = "benchfarm"
 
 
 def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module 'orchestrator.plugins' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)
-
-
-@functools.cache
-def _installed() -> Sequence[EntryPoint]:
-    # Imported here: a command without plugins needn't load its parsers.
-    from importlib.metadata import entry_points
-
-    all_entries = entry_points()
-    groups = (group for group in all_entries.groups if group.startswith(f"{_OWN}."))
-    return [entry for group in groups for entry in all_entries.select(group=group)]
-
-
-@functools.cache
-def plugins(group: str) -> Mapping[str, EntryPoint]:
-    """Return the entry points of a group by name, benchfarm's own first; a name of its own can't be
-    replaced.
-    """
-    by_name: dict[str, EntryPoint] = {}
-    for entry in sorted(_installed(), key=is_own, reverse=True):
-        if entry.group == f"{_OWN}.{group}":
-            by_name.setdefault(entry.name, entry)
-    return by_name
-
-
-def find(
-    group: str, name: str, kind: type[_KindT], core: Mapping[str, _KindT] = MappingProxyType({})
-) -> _KindT:
-    """Return the plugin of a name, or of the core's ``core`` mapping.
-
-    Raises UsageError for an unknown name, PluginError for a broken plugin.
-    """
-    candidates = {**core, **plugins(group)}
-    if name not in candidates:
-        raise UsageError(
-            f"there is no {group.removesuffix('s')} {name!r}",
-            hint=nearest(name, candidates) or f"there are {', '.join(candidates)}",
-        )
-    return core[name] if name in core else load(plugins(group)[name], kind)
-
-
-def every(group: str, kind: type[_KindT], *, skips_broken: bool = False) -> Mapping[str, _KindT]:
-    """Return all plugins of a group by name.
-
-    Raises PluginError for a broken one unless it is skipped.
-    """
-    loaded = {}
-    for name, entry in plugins(group).items():
-        with suppress(PluginError) if skips_broken else nullcontext():
-            loaded[name] = load(entry, kind)
-    return loaded
-
-
-def load(entry: EntryPoint, kind: type[_KindT]) -> _KindT:
-    """Return the object of an entry point.
-
-    Raises PluginError when it can't be imported or is of another kind.
-    """
-    try:
-        plugin: Any = entry.load()
-    except Exception as error:
-        module = (getattr(error, "name", None) or "").partition(".")[0]
-        if isinstance(error, ModuleNotFoundError) and extra_of(module) and is_own(entry):
-            raise
-        distribution = _distribution(entry)
-        raise PluginError(
-            f"{entry.group} {entry.name!r} of {distribution} can't be loaded: {type(error).__name__}: {error}",
-            hint=f"update {distribution}, or remove it: pip uninstall {distribution}",
-        ) from error
-    if not isinstance(plugin, kind):
-        raise PluginError(
-            f"{entry.group} {entry.name!r} of {_distribution(entry)}: {entry.value} is no"
-            f" {kind.__name__}"
-        )
-    return plugin
-
-
-def _distribution(entry: EntryPoint) -> str:
-    return entry.dist.name if entry.dist is not None else "an unknown distribution"
-
-
-def is_own(entry: EntryPoint) -> bool:
-    """Whether a plugin comes with benchfarm."""
-    return entry.value.startswith("orchestrator.")
-
-
-def program_sources() -> Iterable[ProgramSource]:
-    """Return the sources of declared programs."""
-    from orchestrator.plugin_kinds import ProgramSource
-
-    return every("program_sources", ProgramSource).values()
-
-
-@frozen
-class CommandWords:
-    """The parts of the name of a command's entry point."""
-
-    section: str
-    #: Of which the first is a word of the top level.
-    words: tuple[str, ...]
-    about: str
-    entry: EntryPoint
-
-
-def command_words() -> Iterable[CommandWords]:
-    """Yield the names of the installed commands, in the order of the help."""
-    yielded = set()
-    for name, entry in plugins("commands").items():
-        parts = [part.strip() for part in name.split("|", 2)]
-        section, words, about = parts if len(parts) == 3 else ("Plugins", name, "")
-        if words not in yielded:
-            yield CommandWords(
-                section=section, words=tuple(words.split()), about=about, entry=entry
-            )
-        yielded.add(words)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from orchestrator.delegates import Delegate, FlagFamily, delegates_of
+from orchestrator.entry_points import every
+from orchestrator.errors import PlanError
 from orchestrator.frozen import frozen
 from orchestrator.ports import Tool
+from orchestrator.reading.lines import Buffer, Line
 from orchestrator.records.build_spec import FlagFault, FlagSchema
 from orchestrator.records.case import Build, Case, DelegateName, ToolName
 from orchestrator.records.device import DeviceFacts, DeviceKind
+from orchestrator.records.run import ToolReport
 
 #: Flags beside the case's own, for one way in which a program uses a delegate.
 Option = tuple[tuple[str, str], ...]
@@ -81,3 +86,30 @@ class Program:
             and bool(self.kinds)
             and self.own_delegates is None
         )
+
+
+@frozen
+class ProgramSource:
+    """A source of programs that the user's files declare: each file becomes a :class:`Program`."""
+
+    #: Returns the names of all; reads no file.
+    names: Callable[[], Sequence[str]]
+    #: Returns the program of a name or a file in a plan, None for another word. Raises ValueError
+    #: for a faulty file.
+    named: Callable[[str], ToolName | None]
+    #: Returns a program; raises UsageError where it is no longer declared, PlanError for a faulty
+    #: file.
+    program: Callable[[ToolName], Program]
+    #: Declares the programs of these files while the context lasts, before others of their names;
+    #: raises ProgramInUseError, PlanError.
+    with_files: Callable[[Sequence[Path]], AbstractContextManager[None]]
+    #: Returns the runs of its programs in a text of unknown origin, given the function that yields
+    #: the text's lines; programs of faulty files are left out.
+    read: Callable[[Buffer, Callable[[Buffer], Iterable[Line]]], list[ToolReport]]
+    #: Returns the errors of the faulty files.
+    faults: Callable[[], Sequence[PlanError]] = tuple
+
+
+def program_sources() -> Iterable[ProgramSource]:
+    """Return the sources of declared programs."""
+    return every("program_sources", ProgramSource).values()

@@ -31,12 +31,12 @@ BELOW_APP = {
 #: So many parameters may a function have, besides self or cls.
 PARAMETERS_MOST = 8
 
-#: What each part may import of the rest of benchfarm (itself always).
+#: What each part may import of the rest of benchfarm (itself always), from the bottom up: none
+#: that stands after it.
 FOUNDATION = {"errors", "units", "clock", "fields", "frozen"}
 RECORDS = FOUNDATION | {"records"}
 PORTS = RECORDS | {"ports", "installation", "files", "scripts", "processes"}
 ALLOWED: dict[str, set[str]] = {
-    "__init__": {"app", "errors", "records"},
     "errors": set(),
     "units": set(),
     "frozen": set(),
@@ -46,39 +46,34 @@ ALLOWED: dict[str, set[str]] = {
     "files": {"errors"},
     "processes": {"clock", "errors", "files"},
     "documents": {"errors"},
-    "records": FOUNDATION | {"records"},
-    "ports": RECORDS,
-    "delegates": RECORDS | {"plugins"},
-    "program": RECORDS | {"delegates", "ports"},
-    "passes": PORTS | {"plugins", "analysis", "delegates", "models", "program", "tables"},
-    "planning": RECORDS | {"delegates", "passes", "programs"},
-    "analysis": RECORDS | {"delegates", "sysfs"},
     "installation": {"errors"},
-    "settings": {"errors", "files", "frozen", "installation", "store"},
+    "entry_points": {"errors", "frozen", "installation"},
+    "records": FOUNDATION,
+    "ports": RECORDS,
     "scripts": {"errors", "frozen", "ports"},
-    "config": PORTS | {"documents", "passes", "plugins"},
-    "devices": PORTS | {"sysfs"},
-    "artifacts": PORTS | {"documents", "programs"},
+    "delegates": RECORDS | {"entry_points"},
     "reading": RECORDS | {"delegates"},
-    "programs": PORTS | {"delegates", "passes", "plugins", "program", "reading"},
-    "models": PORTS,
-    "store": PORTS | {"documents"},
+    "program": RECORDS | {"delegates", "entry_points", "ports", "reading"},
+    "analysis": RECORDS | {"delegates", "sysfs"},
     "tables": PORTS | {"analysis", "delegates"},
+    "models": PORTS,
+    "devices": PORTS | {"sysfs"},
+    "store": PORTS | {"documents"},
+    "settings": {"errors", "files", "frozen", "installation", "store"},
+    "passes": PORTS | {"entry_points", "analysis", "delegates", "models", "program", "tables"},
+    "programs": PORTS | {"delegates", "entry_points", "passes", "program", "reading"},
+    "config": PORTS | {"documents", "entry_points", "passes", "program"},
+    "artifacts": PORTS | {"documents", "programs"},
+    "planning": RECORDS | {"delegates", "passes", "programs"},
     "report": PORTS | {"analysis", "delegates", "passes", "programs", "tables"},
     "engine": PORTS
     | {"planning", "analysis", "delegates", "passes", "programs", "store", "devices"},
 }
-#: app puts everything together and holds the use cases, cli shows them: each may know all that
-#: stands before it.
-for upper in ("plugins", "app", "cli"):
-    ALLOWED[upper] = {*ALLOWED, "plugins"}
-#: For type checkers alone it names what plugins use of the parts above it.
-ALLOWED["plugins"] |= {"app", "cli"}
-ALLOWED["plugin_kinds"] = ALLOWED["plugins"]
-ALLOWED["plugins"] |= {"plugin_kinds"}
-
-#: Extensions know the core; the core finds them by entry points.
-ALLOWED["extensions"] = set(ALLOWED)
+#: app puts everything together and holds the use cases, cli shows them, plugins has the names that
+#: extensions use of all, and the core finds these by entry points.
+for upper in ("app", "cli", "plugins", "extensions"):
+    ALLOWED[upper] = set(ALLOWED)
+ALLOWED["__init__"] = {"app", "errors", "records"}
 #: What a plugin may import, benchfarm's own extensions too: the seam, and the parts that hold data,
 #: show it or judge it (docs/reference/plugins.md).
 OF_PLUGINS = PORTS | {
@@ -172,7 +167,7 @@ HEAVY = (
 UNUSED_BY_HELP = (
     "orchestrator.extensions",
     "orchestrator.passes.specification",
-    "orchestrator.plugin_kinds",
+    "orchestrator.app.plugin_kinds",
     "orchestrator.records.run",
     "orchestrator.tables.table",
 )
@@ -303,7 +298,7 @@ def test_an_extension_imports_what_any_plugin_may() -> None:
 
 def test_the_seam_holds_what_plugins_use_and_nothing_else() -> None:
     """A name that no extension and no example needs would be promised for nobody."""
-    users = [path for path in modules() if part_of(path) in {"extensions", "plugin_kinds"}]
+    users = [path for path in modules() if part_of(path) == "extensions"]
     users += (REPO / "examples" / "plugin").rglob("*.py")
     used = {
         alias.name
@@ -314,11 +309,20 @@ def test_the_seam_holds_what_plugins_use_and_nothing_else() -> None:
     }
     kinds = {
         node.name
-        for node in nodes_of(PACKAGE / "plugin_kinds.py")
+        for node in nodes_of(PACKAGE / "app" / "plugin_kinds.py")
         if isinstance(node, ast.ClassDef)
     }
     homes = importlib.import_module("orchestrator.plugins")._HOMES
     assert homes.keys() - used - kinds == set()
+
+
+def test_no_two_parts_may_import_each_other() -> None:
+    """Neither by a third one, nor for type checkers alone."""
+    parts = list(ALLOWED)
+    for place, part in enumerate(parts):
+        assert ALLOWED[part] <= set(parts[:place]), (
+            f"{part} may import what stands above it: what both need belongs below them"
+        )
 
 
 def test_a_module_imports_only_what_its_layer_may_know() -> None:

@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from orchestrator.app.plugin_kinds import DeviceSource
 from orchestrator.app.virtual_phones import phones_of
 from orchestrator.app.workspace import Workspace
 from orchestrator.devices.adb_server import AdbServer
@@ -26,6 +27,7 @@ from orchestrator.devices.discovery import (
 )
 from orchestrator.devices.phone import AdbDevice
 from orchestrator.engine.events import DeviceNote, FileMoving
+from orchestrator.entry_points import every
 from orchestrator.errors import (
     AdbUnavailableError,
     BenchfarmError,
@@ -40,7 +42,6 @@ from orchestrator.errors import (
 from orchestrator.files import safe_name
 from orchestrator.frozen import frozen
 from orchestrator.planning.selection import Choice, check_names, choose, unmeasurable_matches
-from orchestrator.plugins import DeviceSource, every
 from orchestrator.ports import Device, ListedPhone
 from orchestrator.processes import map_in_threads
 from orchestrator.records.case import Serial

@@ -197,7 +197,8 @@ def _phones(workspace: Workspace) -> list[HostCheck]:
 
 def _sources(workspace: Workspace) -> list[HostCheck]:
     """Find what this computer lacks for devices that adb doesn't reach."""
-    from orchestrator.plugins import DeviceSource, every
+    from orchestrator.app.plugin_kinds import DeviceSource
+    from orchestrator.entry_points import every
 
     sources = every("devices", DeviceSource).items()
     reports = [(name, *source.lacking(workspace.settings)) for name, source in sources]

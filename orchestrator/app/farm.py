@@ -11,11 +11,11 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
+from orchestrator.app.plugin_kinds import Queue
 from orchestrator.app.status import doing_of, phone_elsewhere, running_here
 from orchestrator.app.workspace import Workspace
 from orchestrator.clock import first_moment, night_of
 from orchestrator.documents import adapter_of
-from orchestrator.plugins import Queue
 from orchestrator.records.answers import (
     DeviceAnswer,
     FarmAnswer,

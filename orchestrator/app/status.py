@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from orchestrator.analysis.summary import summarize
+from orchestrator.app.plugin_kinds import Queue, QueueSource
 from orchestrator.app.workspace import Workspace
 from orchestrator.documents import dump_document, load_document
 from orchestrator.engine.events import (
@@ -29,10 +30,10 @@ from orchestrator.engine.events import (
     RoundAdded,
     RunStored,
 )
+from orchestrator.entry_points import load, plugins
 from orchestrator.errors import StoreError, UsageError
 from orchestrator.files import file_of, name_of, write_whole
 from orchestrator.passes import pass_of
-from orchestrator.plugins import Queue, QueueSource, load, plugins
 from orchestrator.ports import Observer
 from orchestrator.processes import Locks
 from orchestrator.programs import usual_tool

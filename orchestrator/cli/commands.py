@@ -29,8 +29,8 @@ from typer import Option
 
 from orchestrator.cli.options import Json, parameter, record_options
 from orchestrator.cli.output import CommandResult, format_of, logs_as_json, say, show
+from orchestrator.entry_points import command_words, load
 from orchestrator.errors import UsageError
-from orchestrator.plugins import command_words, load
 
 if TYPE_CHECKING:
     from orchestrator.app.workspace import Workspace

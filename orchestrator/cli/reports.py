@@ -4,7 +4,7 @@ results for other programs and labs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,20 +12,35 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option
 
 from orchestrator.app.exporting import EXPORTERS, FORMATS
+from orchestrator.app.plugin_kinds import Exporter
 from orchestrator.app.requests import ROWS, ExportRequest, ImportRequest
 from orchestrator.cli.commands import command, workspace_of
 from orchestrator.cli.options import CAMPAIGNS, Campaigns, HtmlOut, Legend, Out
 from orchestrator.cli.output import ENDINGS, CommandResult, format_of, joined, room
+from orchestrator.entry_points import every
 from orchestrator.errors import UsageError
 from orchestrator.files import write_file
 from orchestrator.frozen import frozen
-from orchestrator.plugins import Exporter, Importer, every
 from orchestrator.settings import Settings
 from orchestrator.units import counted
 
 if TYPE_CHECKING:
     from orchestrator.app.importing import Imported
     from orchestrator.report.data import ReportData
+
+
+@frozen
+class Importer:
+    """A kind of results that ``benchfarm import`` reads."""
+
+    #: Its name for people, with the article: ``a bundle``.
+    title: str
+    #: Whether an existing file or folder is of this kind.
+    takes: Callable[[Path], bool]
+    #: Stores the contents of files of this kind. Raises UsageError kinds, with nothing stored.
+    take_in: Callable[[Settings, ImportRequest], CommandResult]
+    #: Whether all others are tried before it.
+    is_last: bool = False
 
 
 @command("report")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -13,17 +13,12 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from orchestrator.app.doctor import HostCheck
-    from orchestrator.app.requests import ExportRequest, ImportRequest
+    from orchestrator.app.requests import ExportRequest
     from orchestrator.app.workspace import Workspace
-    from orchestrator.cli.output import CommandResult
-    from orchestrator.errors import PlanError
     from orchestrator.ports import Device, ListedPhone
-    from orchestrator.program import Program
-    from orchestrator.reading.lines import Buffer, Line
     from orchestrator.records.answers import DoneAnswer
     from orchestrator.records.campaign import Campaign
-    from orchestrator.records.case import CampaignId, ToolName
-    from orchestrator.records.run import ToolReport
+    from orchestrator.records.case import CampaignId
     from orchestrator.settings import Settings
 
 
@@ -43,20 +38,6 @@ class Exporter:
     takes_runs: bool = False
     #: Whether ``--rows`` chooses what a row is; else it has no rows or always the same.
     takes_rows: bool = False
-
-
-@frozen
-class Importer:
-    """A kind of results that ``benchfarm import`` reads."""
-
-    #: Its name for people, with the article: ``a bundle``.
-    title: str
-    #: Whether an existing file or folder is of this kind.
-    takes: Callable[[Path], bool]
-    #: Stores the contents of files of this kind. Raises UsageError kinds, with nothing stored.
-    take_in: Callable[[Settings, ImportRequest], CommandResult]
-    #: Whether all others are tried before it.
-    is_last: bool = False
 
 
 @frozen
@@ -117,28 +98,6 @@ class DeviceSource:
     #: Returns the problem of this computer with such devices, and the next step, for
     #: ``benchfarm doctor``; empty texts for none.
     lacking: Callable[[Settings], tuple[str, str]] = _no_problem
-
-
-@frozen
-class ProgramSource:
-    """A source of programs that the user's files declare: each file becomes a :class:`Program`."""
-
-    #: Returns the names of all; reads no file.
-    names: Callable[[], Sequence[str]]
-    #: Returns the program of a name or a file in a plan, None for another word. Raises ValueError
-    #: for a faulty file.
-    named: Callable[[str], ToolName | None]
-    #: Returns a program; raises UsageError where it is no longer declared, PlanError for a faulty
-    #: file.
-    program: Callable[[ToolName], Program]
-    #: Declares the programs of these files while the context lasts, before others of their names;
-    #: raises ProgramInUseError, PlanError.
-    with_files: Callable[[Sequence[Path]], AbstractContextManager[None]]
-    #: Returns the runs of its programs in a text of unknown origin, given the function that yields
-    #: the text's lines; programs of faulty files are left out.
-    read: Callable[[Buffer, Callable[[Buffer], Iterable[Line]]], list[ToolReport]]
-    #: Returns the errors of the faulty files.
-    faults: Callable[[], Sequence[PlanError]] = tuple
 
 
 @frozen
