@@ -45,7 +45,7 @@ if TYPE_CHECKING:
         state_counts,
     )
     from orchestrator.app.importing import Imported, store_import
-    from orchestrator.app.inputs import Inputs, find_flag_files, identify_models, reference_model
+    from orchestrator.app.inputs import find_flag_files, identify_models, reference_model
     from orchestrator.app.measuring import (
         CampaignInterruptedError,
         MeasuredCampaign,
@@ -167,7 +167,6 @@ __all__ = [
     "Imported",
     "ImportedTool",
     "Importer",
-    "Inputs",
     "JobOwner",
     "Json",
     "Kind",
@@ -303,7 +302,7 @@ _HOMES: Final = {
         "app.exporting": "Redaction redaction_of",
         "app.farm": "PHONE_STATES RECENT_HOURS away_since read_farm state_counts",
         "app.importing": "Imported store_import",
-        "app.inputs": "Inputs find_flag_files identify_models reference_model",
+        "app.inputs": "find_flag_files identify_models reference_model",
         "app.measuring": "CampaignInterruptedError MeasuredCampaign measure run_plan",
         "app.pairing": "prepare_pair sides_of",
         "app.phones": "release_phone restore_phones",

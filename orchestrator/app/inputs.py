@@ -3,47 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from orchestrator.errors import ModelError, PlanError
 from orchestrator.files import sha256_of
-from orchestrator.frozen import frozen
 from orchestrator.models.inspect import identify_model, sample_models
 from orchestrator.planning.expansion import FlagFiles
 from orchestrator.records.case import Model
 from orchestrator.records.plan import Plan
-
-
-@frozen
-class Inputs:
-    """The models and files of a plan on this computer."""
-
-    models: Sequence[Model]
-    #: The files of each flag value ``@path``.
-    flag_files: Mapping[str, FlagFiles]
-
-    @property
-    def paths(self) -> dict[str, str]:
-        """The paths of the files that flags name, by sha256."""
-        return {
-            sha256: str(path)
-            for item in self.flag_files.values()
-            for sha256, path in item.paths.items()
-        }
-
-    def with_others(self, others: Inputs) -> Inputs:
-        """Return these and others, each model once."""
-        models = {model.sha256: model for model in (*self.models, *others.models)}
-        return Inputs(
-            models=list(models.values()), flag_files={**self.flag_files, **others.flag_files}
-        )
-
-
-def inputs_of(plan: Plan) -> Inputs:
-    """Check every model of a plan and every file that its flags name; raises ModelError, PlanError."""
-    return Inputs(models=identify_models(plan), flag_files=find_flag_files(plan))
 
 
 def identify_models(plan: Plan) -> list[Model]:

@@ -10,7 +10,7 @@ from typing import Final
 from orchestrator.analysis.effect import threshold_for
 from orchestrator.analysis.pairing import first_invocations, pairing_of
 from orchestrator.app.attached import OpenedDevices, open_devices
-from orchestrator.app.inputs import inputs_of
+from orchestrator.app.inputs import find_flag_files, identify_models
 from orchestrator.app.measuring import MeasuredCampaign, measure
 from orchestrator.app.preparing import (
     Prepared,
@@ -126,19 +126,20 @@ def prepare_pair(
 
     Raises UsageError kinds.
     """
-    inputs = [inputs_of(plan) for plan in sides.plans]
+    models = [identify_models(plan) for plan in sides.plans]
+    flag_files = [find_flag_files(plan) for plan in sides.plans]
     if opened is None:
         opened = open_devices(workspace, sides.plan.devices)
+    tasks = [
+        Task(plan=plan, models=side_models, flag_files=side_files, opened=opened)
+        for plan, side_models, side_files in zip(sides.plans, models, flag_files, strict=True)
+    ]
     cases: list[dict[Hashable, Case]] = []
     builds: dict[str, Build] = {}
     skipped: dict[SkippedCase, None] = {}
-    for side, plan, side_inputs in zip(
-        (sides.baseline, sides.candidate), sides.plans, inputs, strict=True
-    ):
-        workspace.builds.check(plan, opened.facts, lacks_devices=opened.lacks_devices)
-        expansion, side_builds = expansion_for(
-            workspace, Task(plan=plan, inputs=side_inputs, opened=opened)
-        )
+    for side, side_task in zip((sides.baseline, sides.candidate), tasks, strict=True):
+        workspace.builds.check(side_task.plan, opened.facts, lacks_devices=opened.lacks_devices)
+        expansion, side_builds = expansion_for(workspace, side_task)
         builds |= {build.sha256: build for build in side_builds}
         skipped |= dict.fromkeys(expansion.skipped)
         cases.append({_shared_key(case, sides.kind): case for case in expansion.cases})
@@ -167,7 +168,8 @@ def prepare_pair(
     serials = {case.serial for case in cases_by_key.values()}
     task = Task(
         plan=replace(sides.plan, text="---\n".join(plan.text for plan in sides.plans)),
-        inputs=inputs[0].with_others(inputs[1]),
+        models=[*models[0], *models[1]],
+        flag_files={**flag_files[0], **flag_files[1]},
         opened=replace(
             opened,
             devices=tuple(item for item in opened.devices if item[1].serial in serials),

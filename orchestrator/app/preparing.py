@@ -15,7 +15,7 @@ from orchestrator import __version__
 from orchestrator.analysis.case_result import newest_checks
 from orchestrator.analysis.summary import autocorrelations
 from orchestrator.app.attached import Needs, OpenedDevices, open_devices
-from orchestrator.app.inputs import Inputs, inputs_of, reference_model
+from orchestrator.app.inputs import find_flag_files, identify_models, reference_model
 from orchestrator.app.workspace import Workspace
 from orchestrator.engine.flag_check import learn_flags, with_flag_skips
 from orchestrator.errors import DeviceBusyError, DeviceError, UsageError
@@ -23,6 +23,7 @@ from orchestrator.frozen import frozen
 from orchestrator.passes import pass_of
 from orchestrator.planning.expansion import (
     Expansion,
+    FlagFiles,
     Stock,
     cut_to_time,
     expand,
@@ -96,7 +97,9 @@ class Task:
     """A plan with all that it is measured with: its models and files, and the opened devices."""
 
     plan: Plan
-    inputs: Inputs
+    models: Sequence[Model]
+    #: The files of each flag value ``@path``.
+    flag_files: Mapping[str, FlagFiles]
     opened: OpenedDevices
 
     @property
@@ -111,10 +114,10 @@ def task_of(workspace: Workspace, plan: Plan, needs: Needs = Needs.EACH) -> Task
     Raises ModelError, PlanError, UsageError, and as `open_devices`.
     """
     # Before phones are searched: a fault of the plan's files doesn't depend on phones.
-    inputs = inputs_of(plan)
+    models, flag_files = identify_models(plan), find_flag_files(plan)
     opened = open_devices(workspace, plan.devices, needs)
     workspace.builds.check(plan, opened.facts, lacks_devices=opened.lacks_devices, has_finer=True)
-    return Task(plan=plan, inputs=inputs, opened=opened)
+    return Task(plan=plan, models=models, flag_files=flag_files, opened=opened)
 
 
 @frozen
@@ -133,21 +136,21 @@ def expansion_for(workspace: Workspace, task: Task) -> tuple[Expansion, list[Bui
 
     Raises PlanError for flags that are wrong, ArtifactError for a named build that can't be used.
     """
-    plan, inputs, facts = task.plan, task.inputs, task.facts
+    plan, facts = task.plan, task.facts
     if specs := [item.spec for item in workspace.builds.missing(plan, facts) if item.spec]:
         workspace.on_missing(specs)
     choices = workspace.builds.of(plan, facts)
     builds = {build.sha256: build for build in choices.values() if isinstance(build, Build)}
     flex_builds = (
         workspace.builds.with_flex(list(builds.values()))
-        if any(model.needs_flex for model in inputs.models)
+        if any(model.needs_flex for model in task.models)
         else {}
     )
     profiles = workspace.profiles if any(item.profile for item in facts) else {}
     stock = Stock(
-        builds=choices, profiles=profiles, flag_files=inputs.flag_files, flex_builds=flex_builds
+        builds=choices, profiles=profiles, flag_files=task.flag_files, flex_builds=flex_builds
     )
-    expansion = expand(plan, facts, inputs.models, stock)
+    expansion = expand(plan, facts, task.models, stock)
     used = {case.build_sha256 for case in expansion.cases}
     builds |= {
         flex_build.sha256: flex_build
@@ -183,8 +186,7 @@ def prepare(workspace: Workspace, task: Task, reference: Model | None = None) ->
         reference = reference or reference_model()
         brackets = _reference_checks(workspace, task, expansion, reference)
         if brackets:
-            models = [reference, *task.inputs.models]
-            task = replace(task, inputs=replace(task.inputs, models=models))
+            task = replace(task, models=[reference, *task.models])
     campaign = replace(
         new_campaign(workspace, task.plan.name),
         invocations=tuple(
@@ -200,9 +202,11 @@ def prepare(workspace: Workspace, task: Task, reference: Model | None = None) ->
 
 def prepared_of(task: Task, campaign: Campaign, builds: Sequence[Build]) -> Prepared:
     """Return a new campaign with its task's plan, terms and files."""
-    plan, inputs = task.plan, task.inputs
-    models = list({model.sha256: model for model in inputs.models}.values())
-    files = files_of(models, builds) | inputs.paths
+    plan = task.plan
+    models = list({model.sha256: model for model in task.models}.values())
+    files = files_of(models, builds)
+    for item in task.flag_files.values():
+        files |= {sha256: str(path) for sha256, path in item.paths.items()}
     terms = terms_of(plan, task.facts, files, campaign.terms)
     campaign = replace(campaign, plan_text=plan.text, seed=plan.seed, terms=terms)
     return Prepared(campaign=campaign, models=models, builds=builds, opened=task.opened)
@@ -254,7 +258,7 @@ def output_checks_of(
     checks = _stored_output_checks(workspace, task.facts)
     if not _checks_outputs(workspace, task.plan):
         return checks, lambda _: False
-    models = {model.sha256: model for model in task.inputs.models}
+    models = {model.sha256: model for model in task.models}
 
     @cache
     def reason(sha256: ModelSha) -> str:

@@ -59,13 +59,12 @@ def declared_for(endings: frozenset[str]) -> tuple[ToolName, ...]:
 
     Raises PlanError for a faulty file.
     """
-    names = []
-    for source in program_sources():
-        for name in source.names():
-            spec = source.program(ToolName(f"{DECLARED}{name}"))
-            if spec.kinds and spec.endings & endings:
-                names.append(spec.name)
-    return tuple(names)
+    specs = (
+        source.program(ToolName(f"{DECLARED}{name}"))
+        for source in program_sources()
+        for name in source.names()
+    )
+    return tuple(spec.name for spec in specs if spec.kinds and spec.endings & endings)
 
 
 def is_usual(tool: ToolName) -> bool:

@@ -37,7 +37,6 @@ from orchestrator.extensions.farm.manifest import (
 from orchestrator.frozen import frozen
 from orchestrator.plugins import (
     FlagFiles,
-    Inputs,
     Prepared,
     Task,
     Workspace,
@@ -177,9 +176,9 @@ class Jobs:
         reference = None
         if manifest.reference is not None:
             reference = identify_model(self._fetch(manifest.reference))
-        inputs = Inputs(models=identify_models(plan), flag_files=flag_files)
+        task = Task(plan=plan, models=identify_models(plan), flag_files=flag_files, opened=opened)
         campaign = workspace.store.campaign(job.campaign_id)
-        prepared = prepare(workspace, Task(plan=plan, inputs=inputs, opened=opened), reference)
+        prepared = prepare(workspace, task, reference)
         if campaign is None:
             new_campaign = replace(prepared.campaign, campaign_id=job.campaign_id, host=self.host)
             opened_campaign = start(workspace, replace(prepared, campaign=new_campaign))
