@@ -1,5 +1,5 @@
-"""The result of one case's invocations: a figure that belongs to the case, or the reason why
-there is none.
+"""The result of one case's runs: a figure that belongs to the case, or the reason why there is
+none.
 """
 
 from __future__ import annotations
@@ -9,10 +9,12 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
+from operator import attrgetter
 from typing import Final, TypeVar
 
-from orchestrator.analysis.findings import finding
+from orchestrator.analysis.findings import finding, finding_step
 from orchestrator.analysis.intervals import (
     NO_AUTOCORRELATION,
     Autocorrelation,
@@ -28,27 +30,30 @@ from orchestrator.analysis.outcome import (
 )
 from orchestrator.analysis.samples import BUSY_CLOCK, mean_clock_share
 from orchestrator.analysis.summary import Round, Summary, logs_of, summarize
-from orchestrator.delegates import is_on_gpu, is_on_opengl
+from orchestrator.delegates import DELEGATES, is_on_gpu, is_on_opengl, place_of
 from orchestrator.frozen import frozen
-from orchestrator.records.campaign import Campaign
-from orchestrator.records.case import FIGURE_PASS, RunId, grouped
+from orchestrator.records.campaign import Campaign, Terms
+from orchestrator.records.case import FIGURE_PASS, Build, CampaignId, Case, RunId, grouped
+from orchestrator.records.device import DeviceFacts
 from orchestrator.records.plan import StoppingRule
 from orchestrator.records.run import (
     ABANDONED,
     OPENGL,
+    DelegateEvidence,
     DelegateTruth,
     FigureKind,
     Outcome,
     RunRecord,
 )
 from orchestrator.records.verdict import (
-    OUTPUT_FINDINGS,
+    ChangeRule,
     Finding,
     Grade,
-    OutputCheck,
+    Outputs,
     ParityVerdict,
     Quality,
     Severity,
+    outputs_of,
 )
 from orchestrator.units import format_percent
 
@@ -111,11 +116,42 @@ _STATUS_OF_OUTCOME = {
 }
 
 
-@frozen
-class CaseResult:
-    """One case over its invocations."""
+#: As findings are listed.
+SEVERITIES: Final = (Severity.ERROR, Severity.WARNING, Severity.INFO)
 
+
+@frozen
+class FindingCount:
+    """One finding, with the number of a case's invocations that have it."""
+
+    finding: Finding
+    #: In how many invocations; 0 when it is about the case as a whole.
+    count: int
+    #: Whether it is about the case's figure, or an invocation that the figure comes from.
+    is_of_figure: bool
+
+    @property
+    def next_step(self) -> str:
+        """The next step; empty when none is known."""
+        return finding_step(self.finding.code)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaseResult:
+    """One case with its runs, and what they are worth."""
+
+    case: Case
+    #: Of every pass, in the order of storing; none for a case that was only planned.
+    runs: tuple[RunRecord, ...] = ()
+    #: Those with a run of it; the only one where it has none.
+    campaigns: tuple[Campaign, ...] = ()
+    #: None where the store doesn't have it.
+    facts: DeviceFacts | None = None
+    program: Build | None = None
     status: CaseStatus
+    #: Whether the latency is the requested delegate's and wasn't rejected, whatever the outputs are:
+    #: by it more rounds are made.
+    is_own_latency: bool = False
     #: Of the invocations that the figure comes from; None when nothing says where the operators
     #: ran.
     truth: DelegateTruth | None = None
@@ -230,6 +266,152 @@ class CaseResult:
             and self.summary is not None
         )
 
+    @property
+    def campaign(self) -> Campaign | None:
+        """The newest campaign with a run of it, which its figure is of; None when unknown."""
+        return max(self.campaigns, key=attrgetter("created_at"), default=None)
+
+    @property
+    def campaign_id(self) -> CampaignId:
+        """That campaign's id; only for a case with runs or a campaign."""
+        return self.campaign.campaign_id if self.campaign else self.runs[-1].campaign_id
+
+    @property
+    def terms(self) -> Terms:
+        """Its campaign's terms."""
+        return self.campaign.terms if self.campaign is not None else Terms()
+
+    @property
+    def device_title(self) -> str:
+        """Its device's title, or its serial number."""
+        return str(self.case.serial) if self.facts is None else self.facts.title
+
+    @property
+    def build(self) -> str:
+        """Its program's name, where that is known, with the first digits of its contents."""
+        names = [self.program.name] if self.program is not None else []
+        return " ".join([*names, self.case.build_sha256[:8]])
+
+    @cached_property
+    def is_virtual(self) -> bool:
+        """Whether an invocation's device is virtual, or the program is a fake binary."""
+        is_fake = self.program is not None and self.program.is_virtual
+        return is_fake or any(run.is_virtual for run in self.runs)
+
+    @property
+    def system(self) -> str:
+        """The operating system's fingerprint when the campaign began; empty when it wasn't kept."""
+        return self.terms.fingerprints.get(self.case.serial, "")
+
+    @property
+    def origin(self) -> str:
+        """Where its campaigns were imported from, in words; empty for this store's own."""
+        origins = (campaign.terms.origin for campaign in self.campaigns)
+        return "; ".join(dict.fromkeys(origin.text for origin in origins if origin is not None))
+
+    @property
+    def change_rule(self) -> ChangeRule | None:
+        """When a change was claimed by pairs that ended as soon as their verdict was known; None for
+        a case of another campaign.
+        """
+        return self.terms.pairing.change_rule if self.terms.pairing is not None else None
+
+    @cached_property
+    def timing(self) -> tuple[RunRecord, ...]:
+        """The runs of its latency."""
+        return tuple(run for run in self.runs if run.run_pass is FIGURE_PASS)
+
+    @cached_property
+    def used_runs(self) -> dict[int, RunRecord]:
+        """Invocation number -> run, of those that the figure comes from."""
+        chosen = set(self.used)
+        return {run.invocation: run for run in self.timing if run.run_id in chosen}
+
+    @property
+    def has_completed(self) -> bool:
+        """Whether a run of it completed, whose outputs can be checked."""
+        return any(run.outcome is Outcome.COMPLETED for run in self.runs)
+
+    @cached_property
+    def outputs(self) -> Outputs | None:
+        """The state of the outputs of its figure; None where no run completed."""
+        if not self.has_completed:
+            return None
+        reports = [run.report for run in self.runs if run.report is not None]
+        # A text of another lab may say that its CPU ran XNNPACK's kernels.
+        is_builtin = DELEGATES[self.case.delegate].is_builtin and all(
+            report.delegate.actual in ("", self.case.delegate.value) for report in reports
+        )
+        return outputs_of(self.parity, is_builtin=is_builtin)
+
+    @cached_property
+    def finding_counts(self) -> tuple[FindingCount, ...]:
+        """Each finding once, worst first."""
+        groups = grouped(
+            ((kind, run) for run in self.runs for kind in _kinds(run.verdict.findings).items()),
+            lambda item: item[0][0],
+        )
+        counts = [
+            FindingCount(
+                finding=members[0][0][1],
+                count=len(members),
+                is_of_figure=any(run.run_id in self.used for _, run in members),
+            )
+            for members in groups.values()
+        ]
+        counts += [
+            FindingCount(finding=item, count=0, is_of_figure=True)
+            for kind, item in _kinds(self.findings).items()
+            if kind not in groups
+        ]
+        counts.sort(
+            key=lambda item: (
+                SEVERITIES.index(item.finding.severity),
+                -item.count,
+                item.finding.code,
+            )
+        )
+        return tuple(counts)
+
+    @property
+    def codes(self) -> frozenset[str]:
+        """Codes of the warnings of the runs that the figure comes from, and of the figure itself."""
+        return frozenset(
+            item.finding.code
+            for item in self.finding_counts
+            if item.is_of_figure and item.finding.severity is Severity.WARNING
+        )
+
+    @cached_property
+    def evidence(self) -> DelegateEvidence | None:
+        """Where the operators ran, of the most informative invocation; None when no output was
+        read.
+        """
+        read = [run for run in self.timing if run.report is not None]
+        used = [run for run in read if run.run_id in self.used] or read
+        evidence = [run.report.delegate for run in used if run.report is not None]
+        return next((item for item in evidence if item.truth is self.truth), None) or (
+            evidence[-1] if evidence else None
+        )
+
+    @cached_property
+    def actual(self) -> str:
+        """Where the operators of the runs used ran."""
+        return actual_of(self.used_runs.values())
+
+
+def _kinds(findings: Sequence[Finding]) -> dict[tuple[str, Severity], Finding]:
+    """Return the first finding of each kind: a kind counts once per invocation."""
+    return {(item.code, item.severity): item for item in reversed(findings)}
+
+
+def actual_of(runs: Iterable[RunRecord]) -> str:
+    """Return where the operators of some runs ran: ``gpu, partial``; empty when nothing shows it."""
+    reports = [run.report for run in runs if run.report is not None]
+    places = sorted({place_of(report.delegate) for report in reports if report.delegate.actual})
+    truths = sorted({report.delegate.truth.value for report in reports})
+    return ", ".join([*places, *truths]) if places else ""
+
 
 def comparable(results: Mapping[Key, CaseResult]) -> dict[Key, CaseResult]:
     """Return results whose figures are of one kind: by their means where one of them has no
@@ -244,76 +426,11 @@ def comparable(results: Mapping[Key, CaseResult]) -> dict[Key, CaseResult]:
     }
 
 
-def with_outputs(
-    result: CaseResult, runs: Iterable[RunRecord], check: OutputCheck | None
-) -> CaseResult:
-    """Return the result of a case's latency with the check of its outputs: ``check`` is used where
-    none of the runs compared them.
-
-    A figure of a configuration whose outputs are wrong is rejected, however good it is; outputs
-    that drift make it suspect.
-    """
-    own_check = next(iter(newest_checks(runs).values()), None)
-    output_check = own_check or check
-    if output_check is None:
-        return result
-    verdict, reason = output_check.verdict, output_check.reason
-    result = replace(result, parity=verdict, parity_reason=reason, parity_error=output_check.error)
-    if result.summary is None or result.status is CaseStatus.FELL_BACK:
-        return result
-    if own_check is None:
-        # Its own comparison has the finding already.
-        codes = (
-            code for code, finding_verdict in OUTPUT_FINDINGS.items() if finding_verdict is verdict
-        )
-        output_findings = (finding(code, evidence=reason) for code in codes)
-        result = replace(result, findings=(*result.findings, *output_findings))
-    if verdict is ParityVerdict.WRONG:
-        return replace(
-            result,
-            status=CaseStatus.REJECTED,
-            quality=Quality.REJECTED,
-            reason_code="wrong-outputs",
-            reason=f"Its outputs are wrong, so its speed counts for nothing: {reason}.",
-        )
-    if verdict is ParityVerdict.DRIFT and result.quality is Quality.TRUSTED:
-        return replace(
-            result, quality=Quality.SUSPECT, notes=(*result.notes, f"The outputs drift: {reason}.")
-        )
-    return result
-
-
-def check_of(run: RunRecord) -> OutputCheck | None:
-    """Return a run's check of the outputs, None where it didn't compare them."""
-    extra = run.report.extra if run.report is not None else {}
-    if not extra.get("parity"):
-        return None
-    return OutputCheck(
-        verdict=ParityVerdict(str(extra["parity"])),
-        reason=str(extra.get("parity_reason", "")),
-        error=run.extra_figure("parity_error"),
-        run_id=run.run_id,
-        at=run.started_at,
-    )
-
-
-def newest_checks(
-    runs: Iterable[RunRecord], campaigns: Iterable[Campaign] = ()
-) -> dict[str, OutputCheck]:
-    """Return the newest comparison of each case's outputs, whatever its number of threads, by
-    `Case.outputs_key`: of some runs, and those stored with their campaigns.
-    """
-    checks = [item for campaign in campaigns for item in campaign.terms.output_checks.items()]
-    checks += [
-        (run.case.outputs_key, check) for run in runs if (check := check_of(run)) is not None
-    ]
-    return dict(sorted(checks, key=lambda item: item[1].at))
-
-
 def judge_latency(
     runs: Sequence[RunRecord], *, others: Autocorrelation = NO_AUTOCORRELATION
 ) -> CaseResult:
-    """Return the result of one case's stored invocations, whatever its outputs are.
+    """Return the result of one case's stored runs, of which there is one or more, whatever its
+    outputs are.
 
     A figure is made only from invocations that agree on what it is a figure of. Rejected
     invocations never count. The quality is that of the worst invocation used; it is lowered to
@@ -322,9 +439,10 @@ def judge_latency(
 
     ``others`` is the autocorrelation of the device without this case.
     """
-    timing = [run for run in runs if run.run_pass is FIGURE_PASS]
-    if not timing:
-        return CaseResult(status=CaseStatus.NOT_RUN)
+    unjudged = CaseResult(case=runs[0].case, runs=tuple(runs), status=CaseStatus.NOT_RUN)
+    if not unjudged.timing:
+        return unjudged
+    timing = unjudged.timing
     ended = [run for run in timing if run.outcome.has_ended]
     figures = [run for run in ended if figure_us(run) is not None]
     by_status: dict[CaseStatus, list[RunRecord]] = {status: [] for status in _STATUSES_OF_FIGURES}
@@ -340,14 +458,18 @@ def judge_latency(
     for status, used in by_status.items():
         if used:
             return _with_figure(
-                status, sorted(used, key=lambda run: run.started_at), figures, ended, others
+                replace(unjudged, status=status, ended=len(ended)),
+                sorted(used, key=lambda run: run.started_at),
+                figures,
+                others,
             )
     # The reason is that of an invocation that ended, else of one that was left out, else of one
     # that was abandoned.
     candidates = ended or [run for run in timing if run.reason_code != ABANDONED] or timing
     last = candidates[-1]
     has_no_figure = last.outcome is Outcome.COMPLETED
-    return CaseResult(
+    return replace(
+        unjudged,
         status=_STATUS_OF_OUTCOME[last.outcome],
         truth=truth_of(last) if last.report is not None else None,
         ended=len(ended),
@@ -357,10 +479,9 @@ def judge_latency(
 
 
 def _with_figure(
-    status: CaseStatus,
+    result: CaseResult,
     used: Sequence[RunRecord],
     figures: Sequence[RunRecord],
-    ended: Sequence[RunRecord],
     others: Autocorrelation,
 ) -> CaseResult:
     notes = []
@@ -372,8 +493,8 @@ def _with_figure(
     if len(truths) > 1:
         places = ", ".join(sorted(truth.value for truth in truths))
         notes.append(f"The invocations disagree about where the operators ran: {places}.")
-    if 2 * len(used) < len(ended):
-        notes.append(f"Only {len(used)} of {len(ended)} invocations could be used.")
+    if 2 * len(used) < result.ended:
+        notes.append(f"Only {len(used)} of {result.ended} invocations could be used.")
     quality = worst_quality(used)
     if notes and quality is Quality.TRUSTED:
         quality = Quality.SUSPECT
@@ -397,9 +518,10 @@ def _with_figure(
         notes.append(
             f"{'Some' if printed else 'The'} invocations printed no medians: the figure is made of means."
         )
-    reason_code, reason = _objection(status, used[-1])
-    return CaseResult(
-        status=status,
+    reason_code, reason = _objection(result.status, used[-1])
+    return replace(
+        result,
+        is_own_latency=result.status in OWN_FIGURE,
         reason_code=reason_code,
         reason=reason,
         truth=_shared_truth([truth_of(run) for run in used]),
@@ -411,7 +533,6 @@ def _with_figure(
         figure=kind,
         means_us=() if None in means else tuple(mean for mean in means if mean is not None),
         used=tuple(run.run_id for run in used),
-        ended=len(ended),
         notes=tuple(notes),
         grade=max((grade for grade in grades if grade is not None), default=None)
         if all(grades)

@@ -18,7 +18,7 @@ from itertools import accumulate
 from operator import or_
 from typing import Final
 
-from orchestrator.analysis.case_result import CaseStatus, comparable
+from orchestrator.analysis.case_result import CaseResult, CaseStatus, comparable
 from orchestrator.analysis.effect import (
     CHANGES,
     PAIRED_MIN,
@@ -28,7 +28,6 @@ from orchestrator.analysis.effect import (
     pairs_of,
 )
 from orchestrator.analysis.intervals import margin
-from orchestrator.analysis.measured import MeasuredCase
 from orchestrator.analysis.summary import SessionNoise
 from orchestrator.frozen import frozen
 from orchestrator.records.case import Case, SeriesKey
@@ -139,12 +138,12 @@ class Rule:
 
 
 def match(
-    baseline: Sequence[MeasuredCase], candidate: Sequence[MeasuredCase], rule: Rule
-) -> tuple[list[tuple[MeasuredCase, MeasuredCase]], list[MeasuredCase], list[MeasuredCase]]:
+    baseline: Sequence[CaseResult], candidate: Sequence[CaseResult], rule: Rule
+) -> tuple[list[tuple[CaseResult, CaseResult]], list[CaseResult], list[CaseResult]]:
     """Return the pairs that belong together and the unpaired cases of each side; no case is in two
     pairs.
     """
-    pairs: list[tuple[MeasuredCase, MeasuredCase]] = []
+    pairs: list[tuple[CaseResult, CaseResult]] = []
     left_baseline, left_candidate = list(baseline), list(candidate)
     for step, dropped in enumerate(_matching_steps(rule)):
         keys = [_cases_by_key(side, dropped, rule) for side in (left_baseline, left_candidate)]
@@ -180,9 +179,9 @@ def _matching_steps(rule: Rule) -> list[_Parts]:
 
 
 def _cases_by_key(
-    side: Sequence[MeasuredCase], dropped: _Parts, rule: Rule
-) -> dict[tuple[object, ...], list[MeasuredCase]]:
-    groups: dict[tuple[object, ...], list[MeasuredCase]] = defaultdict(list)
+    side: Sequence[CaseResult], dropped: _Parts, rule: Rule
+) -> dict[tuple[object, ...], list[CaseResult]]:
+    groups: dict[tuple[object, ...], list[CaseResult]] = defaultdict(list)
     for item in side:
         case = item.case
         parts: dict[str, object] = {
@@ -202,17 +201,17 @@ def _cases_by_key(
     return groups
 
 
-def title_of(item: MeasuredCase, rule: Rule) -> str:
+def title_of(item: CaseResult, rule: Rule) -> str:
     """Return a case's name without what is compared: ``mobilenet on Pixel 4 (virtual) A1: xnnpack,
     4 threads``.
     """
     case = item.case
     where = {
         Fact.MODEL: case.model_name,
-        Fact.DEVICE: " ".join(dict.fromkeys((item.device, str(case.serial)))),
+        Fact.DEVICE: " ".join(dict.fromkeys((item.device_title, str(case.serial)))),
     }
     words = {
-        Fact.DELEGATE: item.result.named(case.delegate.value),
+        Fact.DELEGATE: item.named(case.delegate.value),
         Fact.THREADS: case.threads_text,
         Fact.TOOL: case.tool.value,
         Fact.MODE: case.mode.value if case.mode is not None else "",
@@ -253,8 +252,8 @@ class ComparedCase:
 
     #: Names the case without what is compared.
     title: str
-    baseline: MeasuredCase
-    candidate: MeasuredCase
+    baseline: CaseResult
+    candidate: CaseResult
     verdict: ComparisonVerdict
     #: What keeps them apart; empty unless the verdict is INCOMPARABLE.
     differences: tuple[Difference, ...] = ()
@@ -271,9 +270,9 @@ class ComparedCase:
         """Whether the candidate fails, hangs or falls back, if only in most of its runs, or computes
         wrong outputs, where the baseline has a figure.
         """
-        result = self.candidate.result
-        is_of_no_use = result.status in _BROKEN or result.parity is ParityVerdict.WRONG
-        mostly_fails = _mostly_fails(self.candidate) and not _mostly_fails(self.baseline)
+        candidate = self.candidate
+        is_of_no_use = candidate.status in _BROKEN or candidate.parity is ParityVerdict.WRONG
+        mostly_fails = _mostly_fails(candidate) and not _mostly_fails(self.baseline)
         return (is_of_no_use or mostly_fails) and not _figure_faults("baseline", self.baseline)
 
     def fails(self, fail_on: FailOn) -> bool:
@@ -351,8 +350,8 @@ class Comparison:
 
 
 def compare_sides(
-    baseline: Sequence[MeasuredCase],
-    candidate: Sequence[MeasuredCase],
+    baseline: Sequence[CaseResult],
+    candidate: Sequence[CaseResult],
     rule: Rule,
     *,
     names: tuple[str, str] = ("", ""),
@@ -363,7 +362,7 @@ def compare_sides(
     rows = [
         compare_measured(before, after, rule)
         for before, after in pairs
-        if {before.result.reason_code, after.result.reason_code} != {THREADS_UNUSED}
+        if {before.reason_code, after.reason_code} != {THREADS_UNUSED}
     ]
     rows.sort(key=lambda row: row.title)
     return Comparison(
@@ -377,7 +376,7 @@ def compare_sides(
     )
 
 
-def compare_measured(before: MeasuredCase, after: MeasuredCase, rule: Rule) -> ComparedCase:
+def compare_measured(before: CaseResult, after: CaseResult, rule: Rule) -> ComparedCase:
     """Return the verdict on two measured cases: the figures' own, or INCOMPARABLE with what
     differs.
 
@@ -394,7 +393,7 @@ def compare_measured(before: MeasuredCase, after: MeasuredCase, rule: Rule) -> C
         + _notes(before, after, rule)
     )
     is_figure = not any(item.fact in ABSOLUTE for item in blocking)
-    counts = len(before.result.used), len(after.result.used)
+    counts = len(before.used), len(after.used)
     verdict = _verdict(before, after, rule) if is_figure else rule.change_rule.verdict(counts)
     outcome, doubts = verdict.outcome, [] if blocking else _doubts(before, after)
     if blocking:
@@ -414,7 +413,7 @@ def compare_measured(before: MeasuredCase, after: MeasuredCase, rule: Rule) -> C
     )
 
 
-def _doubts(before: MeasuredCase, after: MeasuredCase) -> list[str]:
+def _doubts(before: CaseResult, after: CaseResult) -> list[str]:
     """Return the reasons why a difference of two sessions isn't called a change, as sentences."""
     if _same_place(before, after):
         return []
@@ -434,13 +433,13 @@ CONFIG: Final[Mapping[Fact, Callable[[Case], str]]] = {
 }
 
 
-def _in_case(fact: Fact) -> Callable[[MeasuredCase], str]:
+def _in_case(fact: Fact) -> Callable[[CaseResult], str]:
     return lambda item: CONFIG[fact](item.case)
 
 
 #: A fact's noun and its value for a case, the most serious first; an empty value is unknown and never
 #: differs.
-_FACTS: Final[Mapping[Fact, tuple[str, Callable[[MeasuredCase], object]]]] = {
+_FACTS: Final[Mapping[Fact, tuple[str, Callable[[CaseResult], object]]]] = {
     Fact.DEVICE: ("device", lambda item: item.case.serial),
     Fact.SYSTEM: ("device's operating system", lambda item: item.system),
     Fact.BUILD: ("program", lambda item: item.build),
@@ -459,7 +458,7 @@ _PART_OF: Final = {Fact.SYSTEM: Fact.DEVICE, Fact.MODE: Fact.TOOL}
 
 
 def differences_of(
-    before: MeasuredCase, after: MeasuredCase, free: frozenset[Fact]
+    before: CaseResult, after: CaseResult, free: frozenset[Fact]
 ) -> list[Difference]:
     """Return every fact that must agree and doesn't, the most serious first."""
     before_case, after_case = before.case, after.case
@@ -476,8 +475,8 @@ def differences_of(
         differences.append(Difference(fact=Fact.VIRTUAL, text=text))
     for name, item in _sides(before, after):
         differences += _figure_faults(name, item)
-    if not differences and before.result.figure is not after.result.figure:
-        text = f"One figure is a {before.result.figure}, the other a {after.result.figure}; neither has both."
+    if not differences and before.figure is not after.figure:
+        text = f"One figure is a {before.figure}, the other a {after.figure}; neither has both."
         differences.append(Difference(fact=Fact.FIGURE, text=text))
     noun, names = "model", (before_case.model_name, after_case.model_name)
     if names[0] == names[1]:
@@ -501,7 +500,7 @@ def differences_of(
     return differences
 
 
-def are_grades_apart(before: MeasuredCase, after: MeasuredCase) -> bool:
+def are_grades_apart(before: CaseResult, after: CaseResult) -> bool:
     """Whether the sides were controlled so differently that their figures can't be compared.
 
     Neighbouring grades are noted beside the figure: one invocation of several that was a little
@@ -520,69 +519,61 @@ def are_grades_apart(before: MeasuredCase, after: MeasuredCase) -> bool:
     return steps > 1 or Grade.E in {before.grade, after.grade}
 
 
-def same_kind(
-    before: MeasuredCase, after: MeasuredCase
-) -> tuple[MeasuredCase, MeasuredCase, list[str]]:
+def same_kind(before: CaseResult, after: CaseResult) -> tuple[CaseResult, CaseResult, list[str]]:
     """Return both sides with figures of one kind, and notes about that.
 
     Sides without a common kind stay as they are: :func:`differences_of` reports it.
     """
-    results = {"baseline": before.result, "candidate": after.result}
-    both = comparable(results)
-    without = [name for name, result in results.items() if result.figure is FigureKind.MEAN]
-    if not without or len(both) < len(results):
+    sides = dict(_sides(before, after))
+    both = comparable(sides)
+    without = [name for name, item in sides.items() if item.figure is FigureKind.MEAN]
+    if not without or len(both) < len(sides):
         return before, after, []
-    return (
-        replace(before, result=both["baseline"]),
-        replace(after, result=both["candidate"]),
-        [f"Means are compared: the {' and the '.join(without)} printed no medians."],
-    )
+    note = f"Means are compared: the {' and the '.join(without)} printed no medians."
+    return both["baseline"], both["candidate"], [note]
 
 
-def _sides(before: MeasuredCase, after: MeasuredCase) -> tuple[tuple[str, MeasuredCase], ...]:
+def _sides(before: CaseResult, after: CaseResult) -> tuple[tuple[str, CaseResult], ...]:
     return ("baseline", before), ("candidate", after)
 
 
-def _same_place(before: MeasuredCase, after: MeasuredCase) -> bool:
+def _same_place(before: CaseResult, after: CaseResult) -> bool:
     return before.campaign_id == after.campaign_id and before.case.serial == after.case.serial
 
 
-def _figure_faults(name: str, item: MeasuredCase) -> list[Difference]:
-    result = item.result
-    reason = result.reason.rstrip(".")
-    if result.status is CaseStatus.REJECTED or result.quality is Quality.REJECTED:
-        cause = f"{result.reason_code}: {reason}" if result.reason_code else "its findings say why"
+def _figure_faults(name: str, item: CaseResult) -> list[Difference]:
+    reason = item.reason.rstrip(".")
+    if item.status is CaseStatus.REJECTED or item.quality is Quality.REJECTED:
+        cause = f"{item.reason_code}: {reason}" if item.reason_code else "its findings say why"
         return [Difference(fact=Fact.QUALITY, text=f"The {name} was rejected ({cause}).")]
-    if result.own_summary is None:
-        cause = f": {result.reason_code}: {reason}" if result.reason_code else ""
-        wrong = "; its outputs are wrong" if result.parity is ParityVerdict.WRONG else ""
-        text = f"The {name} has no figure of its own ({result.status}{cause}{wrong})."
+    if item.own_summary is None:
+        cause = f": {item.reason_code}: {reason}" if item.reason_code else ""
+        wrong = "; its outputs are wrong" if item.parity is ParityVerdict.WRONG else ""
+        text = f"The {name} has no figure of its own ({item.status}{cause}{wrong})."
         return [Difference(fact=Fact.FIGURE, text=text)]
     return []
 
 
-def _mostly_fails(item: MeasuredCase) -> bool:
+def _mostly_fails(item: CaseResult) -> bool:
     """Whether more than half of the runs that came to an end of their own gave no result."""
     ended = [run.outcome for run in item.timing if run.outcome.has_ended]
     return 2 * sum(outcome is not Outcome.COMPLETED for outcome in ended) > len(ended)
 
 
-def _notes(before: MeasuredCase, after: MeasuredCase, rule: Rule) -> list[str]:
+def _notes(before: CaseResult, after: CaseResult, rule: Rule) -> list[str]:
     """Return notes on a comparison's figures, as sentences."""
     notes = []
     for name, item in _sides(before, after):
         if item.origin:
             notes.append(f"The {name} is {item.origin}.")
-        if item.result.quality is Quality.SUSPECT:
-            causes = "; ".join(
-                [*sorted(item.codes), *(note.rstrip(".") for note in item.result.notes)]
-            )
+        if item.quality is Quality.SUSPECT:
+            causes = "; ".join([*sorted(item.codes), *(note.rstrip(".") for note in item.notes)])
             notes.append(f"The {name} is suspect ({causes}).")
-        if imprecision := item.result.lacking:
-            precision = item.result.precision
+        if imprecision := item.lacking:
+            precision = item.precision
             width = "no interval" if precision is None else f"\u00b1{format_percent(precision)}"
             notes.append(f"The {name} is {imprecision}: {width}.")
-        if item.result.status is CaseStatus.UNCONFIRMED:
+        if item.status is CaseStatus.UNCONFIRMED:
             notes.append(f"Nothing shows where the {name}'s operators ran.")
     if Fact.BUILD in rule.free and rule.axis is not Axis.BUILD and before.build != after.build:
         notes.append(f"The programs differ: {before.build} and {after.build}.")
@@ -590,7 +581,7 @@ def _notes(before: MeasuredCase, after: MeasuredCase, rule: Rule) -> list[str]:
         notes.append(f"The operators ran in different places: {before.actual} and {after.actual}.")
     if before.case.files != after.case.files:
         notes.append("The libraries beside the programs differ.")
-    are_measured = before.result.used and after.result.used
+    are_measured = before.used and after.used
     if are_measured and before.grade is not after.grade and not are_grades_apart(before, after):
         grades = [
             grade.value if grade is not None else "unknown" for grade in (before.grade, after.grade)
@@ -607,8 +598,8 @@ def _notes(before: MeasuredCase, after: MeasuredCase, rule: Rule) -> list[str]:
     return notes
 
 
-def _verdict(before: MeasuredCase, after: MeasuredCase, rule: Rule) -> ComparisonVerdict:
-    baseline, candidate = before.result.summary, after.result.summary
+def _verdict(before: CaseResult, after: CaseResult, rule: Rule) -> ComparisonVerdict:
+    baseline, candidate = before.summary, after.summary
     assert baseline is not None, "what is compared has a figure"
     assert candidate is not None, "what is compared has a figure"
     if not _same_place(before, after):
@@ -629,13 +620,13 @@ def _verdict(before: MeasuredCase, after: MeasuredCase, rule: Rule) -> Compariso
     return replace(verdict, reasons=(*verdict.reasons, *notes))
 
 
-def _sessions(before: MeasuredCase, after: MeasuredCase, rule: Rule) -> SessionNoise:
+def _sessions(before: CaseResult, after: CaseResult, rule: Rule) -> SessionNoise:
     """Return the session noise of the series with more steps."""
     noises = [rule.sessions.get(item.case.series_key, SessionNoise()) for item in (before, after)]
     return max(noises, key=lambda noise: noise.steps)
 
 
-def _unpaired_notes(before: MeasuredCase, after: MeasuredCase, paired: int) -> list[str]:
+def _unpaired_notes(before: CaseResult, after: CaseResult, paired: int) -> list[str]:
     """Return notes about unpaired runs: the other run can't be used or came late, or its side
     stopped earlier.
     """

@@ -7,21 +7,13 @@ Reports, comparisons, advice and the rounds of a campaign read the same record, 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Final
 
-from orchestrator.analysis.case_result import (
-    CaseResult,
-    CaseStatus,
-    check_of,
-    judge_latency,
-    newest_checks,
-    with_outputs,
-)
-from orchestrator.analysis.findings import finding_step
+from orchestrator.analysis.case_result import CaseResult, CaseStatus, judge_latency
+from orchestrator.analysis.findings import finding
 from orchestrator.analysis.intervals import (
     NO_AUTOCORRELATION,
     Autocorrelation,
@@ -29,221 +21,22 @@ from orchestrator.analysis.intervals import (
 )
 from orchestrator.analysis.outcome import of_one_kind
 from orchestrator.analysis.summary import logs_of
-from orchestrator.delegates import DELEGATES, place_of
-from orchestrator.frozen import frozen
 from orchestrator.records.campaign import Campaign, Terms
 from orchestrator.records.case import (
     FIGURE_PASS,
     REFERENCE_PASS,
     Build,
     CampaignId,
-    Case,
     CaseKey,
     Serial,
     grouped,
 )
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.plan import StoppingRule
-from orchestrator.records.run import DelegateEvidence, Outcome, RunRecord
-from orchestrator.records.verdict import (
-    ChangeRule,
-    Finding,
-    Grade,
-    Outputs,
-    Quality,
-    Severity,
-    outputs_of,
-)
+from orchestrator.records.run import Outcome, RunRecord
+from orchestrator.records.verdict import OUTPUT_FINDINGS, OutputCheck, ParityVerdict, Quality
 
-#: As findings are listed.
-SEVERITIES: Final = (Severity.ERROR, Severity.WARNING, Severity.INFO)
 _NOTHING: Final[Mapping[Any, Any]] = MappingProxyType({})
-
-
-@frozen
-class FindingCount:
-    """One finding, with the number of a case's invocations that have it."""
-
-    finding: Finding
-    #: In how many invocations; 0 when it is about the case as a whole.
-    count: int
-    #: Whether it is about the case's figure, or an invocation that the figure comes from.
-    is_of_figure: bool
-
-    @property
-    def next_step(self) -> str:
-        """The next step; empty when none is known."""
-        return finding_step(self.finding.code)
-
-
-@dataclass(frozen=True, kw_only=True)
-class MeasuredCase:
-    """One case with its runs, and what they are worth."""
-
-    case: Case
-    #: Of every pass, in the order of storing; none for a case that was only planned.
-    runs: tuple[RunRecord, ...]
-    #: What the latency is worth, whatever the outputs are: by it more rounds are made.
-    latency: CaseResult
-    #: The latency with the check of the outputs.
-    result: CaseResult
-    #: The autocorrelation by the other cases of its campaign and device.
-    others: Autocorrelation
-    #: Those with a run of it; the only one where it has none.
-    campaigns: tuple[Campaign, ...]
-    #: None where the store doesn't have it.
-    facts: DeviceFacts | None = None
-    program: Build | None = None
-
-    @property
-    def campaign(self) -> Campaign | None:
-        """The newest campaign with a run of it, which its figure is of; None when unknown."""
-        return max(self.campaigns, key=attrgetter("created_at"), default=None)
-
-    @property
-    def campaign_id(self) -> CampaignId:
-        """That campaign's id; only for a case with runs or a campaign."""
-        return self.campaign.campaign_id if self.campaign else self.runs[-1].campaign_id
-
-    @property
-    def terms(self) -> Terms:
-        """Its campaign's terms."""
-        return self.campaign.terms if self.campaign is not None else Terms()
-
-    @property
-    def device(self) -> str:
-        """Its device's title, or its serial number."""
-        return str(self.case.serial) if self.facts is None else self.facts.title
-
-    @property
-    def build(self) -> str:
-        """Its program's name, where that is known, with the first digits of its contents."""
-        names = [self.program.name] if self.program is not None else []
-        return " ".join([*names, self.case.build_sha256[:8]])
-
-    @cached_property
-    def is_virtual(self) -> bool:
-        """Whether an invocation's device is virtual, or the program is a fake binary."""
-        is_fake = self.program is not None and self.program.is_virtual
-        return is_fake or any(run.is_virtual for run in self.runs)
-
-    @property
-    def system(self) -> str:
-        """The operating system's fingerprint when the campaign began; empty when it wasn't kept."""
-        return self.terms.fingerprints.get(self.case.serial, "")
-
-    @property
-    def origin(self) -> str:
-        """Where its campaigns were imported from, in words; empty for this store's own."""
-        origins = (campaign.terms.origin for campaign in self.campaigns)
-        return "; ".join(dict.fromkeys(origin.text for origin in origins if origin is not None))
-
-    @property
-    def change_rule(self) -> ChangeRule | None:
-        """When a change was claimed by pairs that ended as soon as their verdict was known; None for
-        a case of another campaign.
-        """
-        return self.terms.pairing.change_rule if self.terms.pairing is not None else None
-
-    @cached_property
-    def timing(self) -> tuple[RunRecord, ...]:
-        """The runs of its latency."""
-        return tuple(run for run in self.runs if run.run_pass is FIGURE_PASS)
-
-    @cached_property
-    def used(self) -> dict[int, RunRecord]:
-        """Invocation number -> run, of those that the figure comes from."""
-        chosen = set(self.result.used)
-        return {run.invocation: run for run in self.timing if run.run_id in chosen}
-
-    @cached_property
-    def outputs(self) -> Outputs | None:
-        """The state of the outputs of its figure; None where no run completed."""
-        if not _has_completed(self.runs):
-            return None
-        reports = [run.report for run in self.runs if run.report is not None]
-        # A text of another lab may say that its CPU ran XNNPACK's kernels.
-        is_builtin = DELEGATES[self.case.delegate].is_builtin and all(
-            report.delegate.actual in ("", self.case.delegate.value) for report in reports
-        )
-        return outputs_of(self.result.parity, is_builtin=is_builtin)
-
-    @cached_property
-    def findings(self) -> tuple[FindingCount, ...]:
-        """Each finding once, worst first."""
-        groups = grouped(
-            ((kind, run) for run in self.runs for kind in _kinds(run.verdict.findings).items()),
-            lambda item: item[0][0],
-        )
-        counts = [
-            FindingCount(
-                finding=members[0][0][1],
-                count=len(members),
-                is_of_figure=any(run.run_id in self.result.used for _, run in members),
-            )
-            for members in groups.values()
-        ]
-        counts += [
-            FindingCount(finding=item, count=0, is_of_figure=True)
-            for kind, item in _kinds(self.result.findings).items()
-            if kind not in groups
-        ]
-        counts.sort(
-            key=lambda item: (
-                SEVERITIES.index(item.finding.severity),
-                -item.count,
-                item.finding.code,
-            )
-        )
-        return tuple(counts)
-
-    @property
-    def codes(self) -> frozenset[str]:
-        """Codes of the warnings of the runs that the figure comes from, and of the figure itself."""
-        return frozenset(
-            item.finding.code
-            for item in self.findings
-            if item.is_of_figure and item.finding.severity is Severity.WARNING
-        )
-
-    @property
-    def grade(self) -> Grade | None:
-        """The worst grade among the runs used; None when one of them has none."""
-        return self.result.grade
-
-    @cached_property
-    def evidence(self) -> DelegateEvidence | None:
-        """Where the operators ran, of the most informative invocation; None when no output was
-        read.
-        """
-        read = [run for run in self.timing if run.report is not None]
-        used = [run for run in read if run.run_id in self.result.used] or read
-        evidence = [run.report.delegate for run in used if run.report is not None]
-        return next((item for item in evidence if item.truth is self.result.truth), None) or (
-            evidence[-1] if evidence else None
-        )
-
-    @cached_property
-    def actual(self) -> str:
-        """Where the operators of the runs used ran."""
-        return actual_of(self.used.values())
-
-
-def _kinds(findings: Sequence[Finding]) -> dict[tuple[str, Severity], Finding]:
-    """Return the first finding of each kind: a kind counts once per invocation."""
-    return {(item.code, item.severity): item for item in reversed(findings)}
-
-
-def _has_completed(runs: Iterable[RunRecord]) -> bool:
-    return any(run.outcome is Outcome.COMPLETED for run in runs)
-
-
-def actual_of(runs: Iterable[RunRecord]) -> str:
-    """Return where the operators of some runs ran: ``gpu, partial``; empty when nothing shows it."""
-    reports = [run.report for run in runs if run.report is not None]
-    places = sorted({place_of(report.delegate) for report in reports if report.delegate.actual})
-    truths = sorted({report.delegate.truth.value for report in reports})
-    return ", ".join([*places, *truths]) if places else ""
 
 
 def judge_cases(
@@ -253,7 +46,7 @@ def judge_cases(
     beside: Iterable[RunRecord] = (),
     devices: Mapping[Serial, DeviceFacts] = _NOTHING,
     builds: Mapping[str, Build] = _NOTHING,
-) -> dict[CaseKey, MeasuredCase]:
+) -> dict[CaseKey, CaseResult]:
     """Return each case that was planned or run, judged by its runs: those planned first, in the
     order of their campaigns.
 
@@ -288,34 +81,97 @@ def judge_cases(
     checks = newest_checks(results, campaigns)
     timed_runs = (run for run in (*results, *beside) if run.run_pass is FIGURE_PASS)
     autocorrelations = _autocorrelations(filter(is_result, timed_runs), by_id)
-    gathered: dict[CaseKey, MeasuredCase] = {}
+    gathered: dict[CaseKey, CaseResult] = {}
     for key, case in cases.items():
         case_runs = by_case.get(key, [])
-        # A case without a completed run has no outputs to check.
-        check = checks.get(case.outputs_key) if checks and _has_completed(case_runs) else None
         timing = [run for run in case_runs if run.run_pass is FIGURE_PASS]
         name = timing[-1].campaign_id if timing else CampaignId("")
         others = autocorrelations.get((name, key), NO_AUTOCORRELATION)
         rule = by_id[name].terms.stopping if name in by_id else None
-        latency = replace(
-            judge_latency(case_runs, others=others),
-            precision_goal=(rule or StoppingRule()).half_width,
+        latency = (
+            judge_latency(case_runs, others=others)
+            if case_runs
+            else CaseResult(case=case, status=CaseStatus.NOT_RUN)
         )
-        if latency.status is CaseStatus.NOT_RUN and key not in timed:
-            latency = replace(latency, status=CaseStatus.UNTIMED)
+        is_untimed = latency.status is CaseStatus.NOT_RUN and key not in timed
         names = dict.fromkeys(run.campaign_id for run in case_runs)
         with_runs = [by_id[name] for name in names if name in by_id]
-        gathered[key] = MeasuredCase(
-            case=case,
-            runs=tuple(case_runs),
-            latency=latency,
-            result=with_outputs(latency, case_runs, check),
-            others=others,
+        result = replace(
+            latency,
+            status=CaseStatus.UNTIMED if is_untimed else latency.status,
+            precision_goal=(rule or StoppingRule()).half_width,
             campaigns=tuple(campaigns if len(campaigns) == 1 else with_runs),
             facts=devices.get(case.serial),
             program=builds.get(case.build_sha256),
         )
+        # A case without a completed run has no outputs to check.
+        check = checks.get(case.outputs_key) if checks and result.has_completed else None
+        gathered[key] = _with_outputs(result, check)
     return gathered
+
+
+def _with_outputs(result: CaseResult, check: OutputCheck | None) -> CaseResult:
+    """Return the result of a case's latency with the check of its outputs: ``check`` is used where
+    none of its runs compared them.
+
+    A figure of a configuration whose outputs are wrong is rejected, however good it is; outputs
+    that drift make it suspect.
+    """
+    own_check = next(iter(newest_checks(result.runs).values()), None)
+    output_check = own_check or check
+    if output_check is None:
+        return result
+    verdict, reason = output_check.verdict, output_check.reason
+    result = replace(result, parity=verdict, parity_reason=reason, parity_error=output_check.error)
+    if result.summary is None or result.status is CaseStatus.FELL_BACK:
+        return result
+    if own_check is None:
+        # Its own comparison has the finding already.
+        codes = (
+            code for code, finding_verdict in OUTPUT_FINDINGS.items() if finding_verdict is verdict
+        )
+        output_findings = (finding(code, evidence=reason) for code in codes)
+        result = replace(result, findings=(*result.findings, *output_findings))
+    if verdict is ParityVerdict.WRONG:
+        return replace(
+            result,
+            status=CaseStatus.REJECTED,
+            quality=Quality.REJECTED,
+            reason_code="wrong-outputs",
+            reason=f"Its outputs are wrong, so its speed counts for nothing: {reason}.",
+        )
+    if verdict is ParityVerdict.DRIFT and result.quality is Quality.TRUSTED:
+        return replace(
+            result, quality=Quality.SUSPECT, notes=(*result.notes, f"The outputs drift: {reason}.")
+        )
+    return result
+
+
+def check_of(run: RunRecord) -> OutputCheck | None:
+    """Return a run's check of the outputs, None where it didn't compare them."""
+    extra = run.report.extra if run.report is not None else {}
+    if not extra.get("parity"):
+        return None
+    return OutputCheck(
+        verdict=ParityVerdict(str(extra["parity"])),
+        reason=str(extra.get("parity_reason", "")),
+        error=run.extra_figure("parity_error"),
+        run_id=run.run_id,
+        at=run.started_at,
+    )
+
+
+def newest_checks(
+    runs: Iterable[RunRecord], campaigns: Iterable[Campaign] = ()
+) -> dict[str, OutputCheck]:
+    """Return the newest comparison of each case's outputs, whatever its number of threads, by
+    `Case.outputs_key`: of some runs, and those stored with their campaigns.
+    """
+    checks = [item for campaign in campaigns for item in campaign.terms.output_checks.items()]
+    checks += [
+        (run.case.outputs_key, check) for run in runs if (check := check_of(run)) is not None
+    ]
+    return dict(sorted(checks, key=lambda item: item[1].at))
 
 
 def _autocorrelations(
@@ -352,7 +208,7 @@ def measured_cases(
     devices: Mapping[Serial, DeviceFacts],
     builds: Mapping[str, Build],
     campaigns: Iterable[Campaign] = (),
-) -> list[MeasuredCase]:
+) -> list[CaseResult]:
     """Return the cases with runs of their latency, one for each campaign and case, campaign by
     campaign in the order in which they were stored; runs of an unfit device don't count.
     """
@@ -363,7 +219,7 @@ def measured_cases(
         if run.outcome is not Outcome.UNFIT
         and (run.run_pass is FIGURE_PASS or check_of(run) is not None)
     )
-    measured: list[MeasuredCase] = []
+    measured: list[CaseResult] = []
     for name, campaign_runs in grouped(fit_runs, lambda run: run.campaign_id).items():
         campaign = [by_id[name]] if name in by_id else []
         cases = judge_cases(campaign_runs, campaign, devices=devices, builds=builds)

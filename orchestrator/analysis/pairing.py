@@ -18,9 +18,10 @@ from itertools import chain, pairwise
 from statistics import median
 from typing import Final
 
+from orchestrator.analysis.case_result import actual_of
 from orchestrator.analysis.comparison import Fact, Rule, same_kind
 from orchestrator.analysis.effect import LOOKS, Pairs, compare_pairs, interim_counts, pairs_of
-from orchestrator.analysis.measured import actual_of, judge_cases
+from orchestrator.analysis.measured import judge_cases
 from orchestrator.analysis.rounds import SessionOf
 from orchestrator.frozen import frozen
 from orchestrator.records.campaign import Campaign, Invocation, Pairing
@@ -268,7 +269,7 @@ class PairProgress:
         if not numbers or Fact.TRUTH in Rule(varied=frozenset({Fact(self._pairing.kind)})).free:
             return ()
         keys = self._pairing.sides[side]
-        before, after = (actual_of([self._measured[key].used[min(numbers)]]) for key in keys)
+        before, after = (actual_of([self._measured[key].used_runs[min(numbers)]]) for key in keys)
         return (before, after) if before and after and before != after else ()
 
     def _pairs_of(self, side: int) -> Pairs:
@@ -279,9 +280,9 @@ class PairProgress:
         if not self._measured.keys() >= set(keys):
             return Pairs()
         before, after, _ = same_kind(*(self._measured[key] for key in keys))
-        if before.result.figure is not after.result.figure:
+        if before.figure is not after.figure:
             return Pairs()
-        baseline, candidate = before.result.summary, after.result.summary
+        baseline, candidate = before.summary, after.summary
         return pairs_of(baseline, candidate) if baseline and candidate else Pairs()
 
 

@@ -14,7 +14,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from orchestrator.analysis.case_result import OWN_FIGURE
+from orchestrator.analysis.case_result import CaseResult
 from orchestrator.analysis.intervals import (
     NO_AUTOCORRELATION,
     Autocorrelation,
@@ -23,7 +23,7 @@ from orchestrator.analysis.intervals import (
     error_factor,
     margin,
 )
-from orchestrator.analysis.measured import MeasuredCase, judge_cases
+from orchestrator.analysis.measured import judge_cases
 from orchestrator.analysis.outcome import figure_us
 from orchestrator.analysis.summary import LEVEL, Summary, logs_of, summarize
 from orchestrator.frozen import frozen
@@ -185,7 +185,7 @@ def is_hopeless(endings: Sequence[tuple[Outcome, str]]) -> bool:
 
 
 def progress_by_case(
-    campaign: Campaign, measured: Mapping[CaseKey, MeasuredCase]
+    campaign: Campaign, measured: Mapping[CaseKey, CaseResult]
 ) -> dict[CaseKey, CaseProgress]:
     """Return the progress of every case with timing invocations in a campaign, of the cases that
     were gathered from its runs.
@@ -248,33 +248,30 @@ def next_round(
 
 
 def _case_progress(
-    measured: MeasuredCase, runs: Sequence[RunRecord], rule: StoppingRule | None, planned: set[int]
+    result: CaseResult, runs: Sequence[RunRecord], rule: StoppingRule | None, planned: set[int]
 ) -> CaseProgress:
     """Return a case's progress; ``runs`` are its timing runs by number, ``planned`` the numbers of
     the plan.
     """
-    latency = measured.latency
+    figure = result.summary if result.is_own_latency else None
     by_id = {run.run_id: run for run in runs}
-    figures = [
-        latency_us
-        for name in latency.used
-        if name in by_id and (latency_us := figure_us(by_id[name], latency.figure)) is not None
-    ]
-    is_own = latency.status in OWN_FIGURE
-    decision = decide(figures if is_own else (), rule or StoppingRule(), measured.others)
+    used = [by_id[name] for name in result.used if figure is not None and name in by_id]
+    figures = [us for run in used if (us := figure_us(run, result.figure)) is not None]
+    others = figure.others if figure is not None else NO_AUTOCORRELATION
+    decision = decide(figures, rule or StoppingRule(), others)
     reason = _reason(runs, rule, planned)
-    if reason is StopReason.OPEN and not is_own:
+    if reason is StopReason.OPEN and figure is None:
         reason = StopReason.FAILED
     elif reason is StopReason.OPEN and decision.is_enough:
         reason = StopReason(decision.reason)
     elif reason is StopReason.OPEN and rule is not None and len(runs) >= rule.most:
         reason = StopReason.MOST
     return CaseProgress(
-        case=measured.case,
+        case=result.case,
         reason=reason,
         stored=len(runs),
-        used=len(figures) if is_own else 0,
-        half_width=latency.precision,
+        used=len(figures),
+        half_width=figure.spread if figure is not None else None,
         next_number=max((run.invocation for run in runs), default=-1) + 1,
     )
 

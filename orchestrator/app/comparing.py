@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from orchestrator.analysis.case_result import CaseResult
 from orchestrator.analysis.comparison import (
     ABSOLUTE,
     CONFIG,
@@ -19,7 +20,6 @@ from orchestrator.analysis.comparison import (
     compare_sides,
     title_of,
 )
-from orchestrator.analysis.measured import MeasuredCase
 from orchestrator.analysis.pairing import PairCount, pair_counts, pairing_of
 from orchestrator.analysis.summary import session_noises
 from orchestrator.app.progress import ending_text
@@ -151,7 +151,7 @@ def _between_campaigns(workspace: Workspace, words: Sequence[str], rule: Rule) -
 
 def _compared(
     workspace: Workspace,
-    sides: tuple[Sequence[MeasuredCase], Sequence[MeasuredCase]],
+    sides: tuple[Sequence[CaseResult], Sequence[CaseResult]],
     rule: Rule,
     names: tuple[str, str],
 ) -> Comparison:
@@ -219,28 +219,28 @@ def _within_campaigns(
 
 
 def _sides(
-    cases: Sequence[MeasuredCase], fits: Sequence[Callable[[Case], bool]]
-) -> list[list[MeasuredCase]]:
+    cases: Sequence[CaseResult], fits: Sequence[Callable[[Case], bool]]
+) -> list[list[CaseResult]]:
     """Return the measured cases of each side."""
     return [[item for item in cases if fit(item.case)] for fit in fits]
 
 
 def _newest_sides(
     workspace: Workspace, fits: Sequence[Callable[[Case], bool]]
-) -> list[list[MeasuredCase]]:
+) -> list[list[CaseResult]]:
     """Return both sides of the newest campaign that measured both, else each of the newest one that
     measured it.
     """
-    newest: list[list[MeasuredCase]] = [[], []]
+    newest: list[list[CaseResult]] = [[], []]
     # Where a side has no result at all, the newest campaign that tried it has the reason.
-    tried: list[list[MeasuredCase]] = [[], []]
+    tried: list[list[CaseResult]] = [[], []]
     for listed in workspace.store.campaigns():
         campaign = read_campaign(workspace.store, listed.campaign_id)
         planned = [any(fit(item.case) for item in campaign.invocations) for fit in fits]
         if not any(planned) or (all(newest) and not all(planned)):
             continue
         sides = _sides(load_measured(workspace, [campaign]), fits)
-        has = [any(item.result.own_summary is not None for item in side) for side in sides]
+        has = [any(item.own_summary is not None for item in side) for side in sides]
         if all(has):
             return sides
         newest = [
@@ -387,11 +387,11 @@ def pair_comparison(
 
 def unmeasured_reason(row: ComparedCase) -> str:
     """Return why no run of a side was begun; empty where one was."""
-    codes = {item.result.reason_code for item in (row.baseline, row.candidate)}
+    codes = {item.reason_code for item in (row.baseline, row.candidate)}
     return next((text for code, text in _LEFT_OUT.items() if code in codes), "")
 
 
-def _failures(name: str, side: MeasuredCase, runs: Iterable[RunRecord]) -> Iterator[str]:
+def _failures(name: str, side: CaseResult, runs: Iterable[RunRecord]) -> Iterator[str]:
     """Yield a sentence for each cause of failed runs of a side, warm-up runs included; not for the
     cause that explains its missing figure.
     """
@@ -399,7 +399,7 @@ def _failures(name: str, side: MeasuredCase, runs: Iterable[RunRecord]) -> Itera
     failed = [run for run in side_runs if run.is_begun and run.outcome is not Outcome.COMPLETED]
     causes = grouped(failed, lambda run: (run.run_pass, run.outcome, run.reason_code))
     for (run_pass, _, code), alike in causes.items():
-        if code != side.result.reason_code:
+        if code != side.reason_code:
             kind = "" if run_pass is FIGURE_PASS else f" ({run_pass} pass)"
             numbers = ", ".join(f"#{run.invocation + 1}" for run in alike)
             yield f"The {name} gave no result in {numbers}{kind}: {ending_text(alike[0]).rstrip('.')}."

@@ -133,7 +133,7 @@ class MeasuredCampaign:
     @property
     def has_wrong_outputs(self) -> bool:
         """Whether a configuration computes something else than its model, known from now or before."""
-        return any(row.result.parity is ParityVerdict.WRONG for row in self.data.results)
+        return any(row.parity is ParityVerdict.WRONG for row in self.data.results)
 
     @cached_property
     def nothing_clean(self) -> str:
@@ -143,8 +143,8 @@ class MeasuredCampaign:
         """
         if self.campaign.terms.pairing is not None:
             return ""
-        timed = [row for row in self.data.results if row.result.status not in _NO_FIGURE_EXPECTED]
-        if not timed or any(row.result.is_judged for row in timed):
+        timed = [row for row in self.data.results if row.status not in _NO_FIGURE_EXPECTED]
+        if not timed or any(row.is_judged for row in timed):
             return ""
         reasons = ", ".join(dict.fromkeys(row.why_not_clean for row in timed))
         return f"no result is clean ({reasons}); 'benchfarm report' shows the findings and what to do about them"

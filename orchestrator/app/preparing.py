@@ -12,7 +12,7 @@ from functools import cache, partial
 from typing import Final
 
 from orchestrator import __version__
-from orchestrator.analysis.case_result import newest_checks
+from orchestrator.analysis.measured import newest_checks
 from orchestrator.analysis.summary import autocorrelations
 from orchestrator.app.attached import Needs, OpenedDevices, open_devices
 from orchestrator.app.inputs import find_flag_files, identify_models, reference_model

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from orchestrator import __version__
-from orchestrator.analysis.measured import MeasuredCase, measured_cases
+from orchestrator.analysis.case_result import CaseResult
+from orchestrator.analysis.measured import measured_cases
 from orchestrator.app import time_limits
 from orchestrator.app.progress import codes_of, ending_text, figure_of, nodes_of
 from orchestrator.app.workspace import Workspace
@@ -206,7 +207,7 @@ def find_run(store: Store, prefix: str) -> RunRecord:
     return record
 
 
-def load_measured(workspace: Workspace, campaigns: Sequence[Campaign]) -> list[MeasuredCase]:
+def load_measured(workspace: Workspace, campaigns: Sequence[Campaign]) -> list[CaseResult]:
     """Return the measured cases of some campaigns."""
     campaign_ids = [campaign.campaign_id for campaign in campaigns]
     runs = workspace.store.runs(campaign_ids=campaign_ids) if campaign_ids else ()
@@ -215,7 +216,7 @@ def load_measured(workspace: Workspace, campaigns: Sequence[Campaign]) -> list[M
 
 def judged(
     workspace: Workspace, runs: Iterable[RunRecord], campaigns: Sequence[Campaign]
-) -> list[MeasuredCase]:
+) -> list[CaseResult]:
     """Return the measured cases of some campaigns from their runs."""
     return measured_cases(
         runs,

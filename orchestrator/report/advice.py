@@ -97,7 +97,7 @@ def collect_advice(data: ReportData) -> AdviceReport:
                 model=sentence.rows[0].case.model_name,
                 device=sentence.rows[0].device.title,
                 text=sentence.text,
-                runs=tuple(dict.fromkeys(run for row in sentence.rows for run in row.result.used)),
+                runs=tuple(dict.fromkeys(run for row in sentence.rows for run in row.used)),
             )
             for rows in grouped(judged, lambda row: row.device.serial).values()
             for name, find in rules.items()
@@ -205,7 +205,7 @@ def _quantised(rows: Sequence[ResultRow]) -> Iterator[Sentence]:
         if len(names) < 2:
             continue
         group = [row for name in names for row in models[name]]
-        figures = figures_of_one_kind({row.key: row.result for row in group})
+        figures = figures_of_one_kind({row.key: row for row in group})
         same_kind = [replace(row, compared=figures[row.key]) for row in group if row.key in figures]
         best = [fastest_row(of_model) for of_model in _by_model(same_kind)]
         quantised_rows = [row for row in best if _QUANTISED.search(row.case.model_name.lower())]

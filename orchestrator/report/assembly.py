@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import field, replace
 
 from orchestrator.analysis.case_result import CaseResult
-from orchestrator.analysis.measured import MeasuredCase, judge_cases
+from orchestrator.analysis.measured import judge_cases
 from orchestrator.analysis.outcome import figure_us
 from orchestrator.analysis.rounds import progress_by_case
 from orchestrator.frozen import frozen
@@ -167,7 +167,7 @@ class _Shown:
 
 
 def _stopped(
-    campaigns: Sequence[Campaign], measured: Mapping[CaseKey, MeasuredCase]
+    campaigns: Sequence[Campaign], measured: Mapping[CaseKey, CaseResult]
 ) -> Mapping[CaseKey, Sequence[tuple[str, str]]]:
     """Return why cases have their number of invocations, as code and sentence for each campaign
     with a stopping rule.
@@ -181,24 +181,23 @@ def _stopped(
 
 
 def _result_row(
-    measured: MeasuredCase, shown: _Shown, stopped: Mapping[CaseKey, Sequence[tuple[str, str]]]
+    result: CaseResult, shown: _Shown, stopped: Mapping[CaseKey, Sequence[tuple[str, str]]]
 ) -> ResultRow:
-    key, device = measured.case.case_key, shown.devices[measured.case.serial]
+    key, device = result.case.case_key, shown.devices[result.case.serial]
     is_host = device.facts is not None and device.facts.kind is DeviceKind.HOST
     # Texts of this computer name its user's folders, which a report leaves out.
     clean: Callable[[str], str] = without_folders if is_host else str
-    result = replace(measured.result, reason=clean(measured.result.reason))
-    campaigns = {str(campaign.campaign_id): campaign for campaign in measured.campaigns}
-    of_pass = grouped(measured.runs, lambda run: run.run_pass)
+    campaigns = {str(campaign.campaign_id): campaign for campaign in result.campaigns}
+    of_pass = grouped(result.runs, lambda run: run.run_pass)
     specs_with_runs = [spec for spec in shown.passes if spec.name in of_pass]
     timed = latency_reports(of_pass[FIGURE_PASS], result)
     # From a separate pass, else from the runs of the latency.
     peaks = (run for spec in specs_with_runs if spec.measures_memory for run in of_pass[spec.name])
     memory_reports = usable_reports(peaks) or timed
-    runs = tuple(_shown_run(run, clean) for run in measured.runs)
+    runs = tuple(_shown_run(run, clean) for run in result.runs)
     return ResultRow(
-        measured=replace(measured, runs=runs, result=result),
-        model=shown.models[measured.case.subject],
+        **vars(replace(result, runs=runs, reason=clean(result.reason))),
+        model=shown.models[result.case.subject],
         device=device,
         configuration=result.named(shown.configurations[key]),
         init_us=median_or_none(report.init_us for report in timed),
@@ -278,7 +277,7 @@ def _invocation_row(
 
 
 def _device_rows(
-    cases: Iterable[MeasuredCase], skipped_on: Sequence[str], devices: Mapping[Serial, DeviceFacts]
+    cases: Iterable[CaseResult], skipped_on: Sequence[str], devices: Mapping[Serial, DeviceFacts]
 ) -> dict[str, DeviceRow]:
     is_virtual: dict[str, bool] = {}
     for item in cases:

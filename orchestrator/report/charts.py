@@ -225,7 +225,7 @@ def thread_steps(rows: Iterable[ResultRow]) -> Iterator[list[ThreadStep]]:
     for members in by_threads(
         row for row in rows if row.own_summary is not None and row.case.threads > 0
     ):
-        figures = figures_of_one_kind({row.key: row.result for row in members})
+        figures = figures_of_one_kind({row.key: row for row in members})
         fewest = members[0]
         if fewest.key not in figures:
             continue
@@ -323,7 +323,7 @@ def _figures(rows: Sequence[ResultRow]) -> list[Column[ResultRow]]:
             shown=None,
             is_optional=True,
             is_merged=True,
-            tone=lambda row: "doubt" if row.result.lacking else "",
+            tone=lambda row: "doubt" if row.lacking else "",
         ),
         replace(BY_NAME["speed_up"], is_optional=True, is_merged=True),
         replace(
@@ -349,7 +349,7 @@ def _configuration_columns(
         ),
         picture,
         *figures,
-        _winner_column(lambda row: row.best.value if row.result.is_judged else row.why_not_clean),
+        _winner_column(lambda row: row.best.value if row.is_judged else row.why_not_clean),
     ]
 
 
@@ -420,13 +420,13 @@ def _dot(row: ResultRow, names: ShortNames, *, has_label: bool) -> Dot:
     if interval is not None and interval.low > 0:
         ends = figure_value(row.case, interval.low), figure_value(row.case, interval.high)
     value = figure_value(row.case, row.own_summary.median_us)
-    mark = "best" if row.best is not BestMark.NONE else "" if row.result.is_judged else "doubt"
+    mark = "best" if row.best is not BestMark.NONE else "" if row.is_judged else "doubt"
     name = names.of(row.configuration)
     texts = [
         row.device.title,
         f"{name}: {three_digits(value)} {figure_unit(row.case)}{' (mean)' if row.has_mean else ''}",
         row.spread_text,
-        "" if row.result.is_judged else row.why_not_clean,
+        "" if row.is_judged else row.why_not_clean,
     ]
     short = (word.partition(" thread")[0] for word in name.split(", "))
     return Dot(

@@ -226,8 +226,8 @@ def _no_time(data: ReportData) -> str:
 
 
 def _trust(cases: Sequence[ResultRow]) -> str:
-    timed = sum(row.result.status is not CaseStatus.UNTIMED for row in cases)
-    clean = sum(row.result.is_judged for row in cases)
+    timed = sum(row.status is not CaseStatus.UNTIMED for row in cases)
+    clean = sum(row.is_judged for row in cases)
     virtual = sum(row.is_virtual for row in cases)
     text = "No latency was requested: the passes have sections of their own."
     if timed:
@@ -242,7 +242,7 @@ def _trust(cases: Sequence[ResultRow]) -> str:
 
 def _precision(rows: Sequence[ResultRow]) -> str:
     """Return the precision of the clean figures, in parentheses."""
-    judged = [row.result for row in rows if row.result.is_judged]
+    judged = [row for row in rows if row.is_judged]
     precisions = [
         (item.is_precise, item.precision) for item in judged if item.precision is not None
     ]
@@ -266,17 +266,16 @@ def _problems(rows: Sequence[ResultRow], names: ShortNames) -> Iterator[Problem]
     """
     groups: dict[tuple[str, str, str], list[ResultRow]] = defaultdict(list)
     for row in rows:
-        result = row.result
-        if result.is_judged or result.status in _NO_PROBLEM:
+        if row.is_judged or row.status in _NO_PROBLEM:
             continue
-        is_suspect = result.status is CaseStatus.MEASURED
-        title, reason = row.why_not_clean, result.reason
+        is_suspect = row.status is CaseStatus.MEASURED
+        title, reason = row.why_not_clean, row.reason
         step = finding_step(row.worst_code) if is_suspect else row.next_step
         # Other problems take precedence: a fallback's outputs may differ, too.
-        code = row.worst_code if is_suspect else result.reason_code
+        code = row.worst_code if is_suspect else row.reason_code
         if row.outputs is Outputs.DIFFER and code in _OUTPUT_WORDS:
-            title, reason = "outputs differ", result.parity_reason
-            step = finding_step(_OUTPUT_CODES[result.parity])
+            title, reason = "outputs differ", row.parity_reason
+            step = finding_step(_OUTPUT_CODES[row.parity])
         groups[title, reason, step].append(row)
     for row in rows:
         for failure in row.failed_runs:
@@ -314,11 +313,7 @@ def _mixed_modes(results: Sequence[ResultRow]) -> Iterator[Problem]:
     modes: dict[str, set[str]] = defaultdict(set)
     for row in results:
         # This computer has no modes, and an imported figure's mode isn't known.
-        if (
-            row.result.is_judged
-            and row.case.serial != HOST_SERIAL
-            and row.case.tool not in IMPORTED_TOOLS
-        ):
+        if row.is_judged and row.case.serial != HOST_SERIAL and row.case.tool not in IMPORTED_TOOLS:
             modes[row.model.sha256].add(row.case.process_mode.value)
     mixed = [of_model for of_model in modes.values() if len(of_model) > 1]
     if mixed:

@@ -77,8 +77,8 @@ def evidence_of(rows: Sequence[ResultRow]) -> Iterator[Sequence[tuple[str, Seque
             is_judged=lambda pair: pair[1].is_used,
         )
         run_tables = _parts(runs, [len(row.invocations) for row in cases])
-        findings = findings_table([item for row in cases for item in row.findings])
-        finding_tables = _parts(findings, [len(row.findings) for row in cases])
+        findings = findings_table([item for row in cases for item in row.finding_counts])
+        finding_tables = _parts(findings, [len(row.finding_counts) for row in cases])
         words = zip(*(column.cells(cases) for column in _JUDGED), strict=True)
         yield [
             (
@@ -146,13 +146,13 @@ def _head(row: ResultRow, judged: Sequence[str], digits: int) -> Iterator[Block]
 
 
 def _figure(row: ResultRow, digits: int) -> Iterator[Block]:
-    result, summary = row.result, row.result.summary
+    summary = row.summary
     if summary is None:
         return
     unit = figure_unit(row.case)
     median = f"{figure_text(row.case, summary.median_us, digits)} {unit}"
-    if result.status not in OWN_FIGURE:
-        reason = row.delegate_text if result.status is CaseStatus.FELL_BACK else "rejected"
+    if row.status not in OWN_FIGURE:
+        reason = row.delegate_text if row.status is CaseStatus.FELL_BACK else "rejected"
         no_result = plain(f"No result of {row.case.delegate.value}: ")
         yield _p(f"{no_result}{tag('del', median)} ({plain(reason)}).", "case-figure")
         return
@@ -162,27 +162,26 @@ def _figure(row: ResultRow, digits: int) -> Iterator[Block]:
         low, high = sorted((figure_text(row.case, end, digits) for end in ends), key=float)
         interval = f" ({low} to {high} {unit} at 95 %)"
     kind = ", a mean" if row.has_mean else ""
-    rest = f"{interval}{kind} over {summary.count} of {result.ended} invocations."
+    rest = f"{interval}{kind} over {summary.count} of {row.ended} invocations."
     yield _p(f"{tag('b', median)}{rest}", "case-figure")
 
 
 def _objections(row: ResultRow, findings: str) -> Iterator[Block]:
-    result = row.result
     yield from (_p(plain(f"Invocations: {text}.")) for _, text in row.stopped)
-    yield from (_p(plain(note)) for note in result.notes)
-    if result.reason:
-        yield _p(f"{tag('code', plain(result.reason_code))} {plain(result.reason)}")
-    if result.parity is not None and result.parity not in OUTPUT_FINDINGS.values():
-        words = f"{PARITY_WORDS[result.parity].capitalize()}: {result.parity_reason}"
+    yield from (_p(plain(note)) for note in row.notes)
+    if row.reason:
+        yield _p(f"{tag('code', plain(row.reason_code))} {plain(row.reason)}")
+    if row.parity is not None and row.parity not in OUTPUT_FINDINGS.values():
+        words = f"{PARITY_WORDS[row.parity].capitalize()}: {row.parity_reason}"
         yield _p(plain(f"{words.removesuffix(': ')}."))
     if row.next_step:
         yield _p(f"{tag('b', 'Next:')} {plain(row.next_step)}")
-    if row.findings:
+    if row.finding_counts:
         yield tag("h3", "Findings") + findings
 
 
 def _delegate(row: ResultRow) -> Iterator[Block]:
-    evidence = row.delegate
+    evidence = row.evidence
     if evidence is None or not (evidence.lines or evidence.cpu_operators):
         return
     requested, ran_on = (

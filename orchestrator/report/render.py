@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from orchestrator.analysis.case_result import CaseResult
 from orchestrator.analysis.comparison import ComparedCase, Comparison
-from orchestrator.analysis.measured import MeasuredCase
 from orchestrator.passes import pass_tables
 from orchestrator.records.case import grouped
 from orchestrator.report.advice import collect_advice
@@ -316,9 +316,9 @@ def _table(comparison: Comparison, rows: Sequence[ComparedCase]) -> tuple[Table[
     return replace(table, columns=columns, rows=rows), grid_lines(axis)
 
 
-def _no_result(item: MeasuredCase) -> str | None:
+def _no_result(item: CaseResult) -> str | None:
     """Return the text of a figure that isn't the requested one's; None where there is none."""
-    other_us = item.result.not_a_result_us
+    other_us = item.not_a_result_us
     if other_us is None:
         return None
     return f"no result: {format_figure(other_us, is_per_token=item.case.is_per_token)}"
@@ -330,7 +330,7 @@ def _details(row: ComparedCase) -> Mapping[str, object]:
     """
     sides = {"baseline": row.baseline, "candidate": row.candidate}
     all_strips = [
-        run_strip(item.case, list(item.used.values()), item.result.figure, name, f"d{colour}")
+        run_strip(item.case, list(item.used_runs.values()), item.figure, name, f"d{colour}")
         for colour, (name, item) in enumerate(sides.items(), start=1)
     ]
     drawn = [strip for strip in all_strips if strip.runs]
@@ -345,10 +345,10 @@ def _details(row: ComparedCase) -> Mapping[str, object]:
 
 def _sides(comparison: Comparison) -> Table[Fact]:
     """Return the table of facts of both sides."""
-    facts: Mapping[str, Callable[[MeasuredCase], str]] = {
+    facts: Mapping[str, Callable[[CaseResult], str]] = {
         "campaign": lambda item: ", ".join(filter(None, (item.campaign_id, item.origin))),
         "program": lambda item: item.build,
-        "device": lambda item: item.device,
+        "device": lambda item: item.device_title,
         "system": lambda item: item.system,
         "model": lambda item: f"{item.case.model_name} {item.case.model_sha256[:12]}",
         "grade of control": _grade,
@@ -377,10 +377,10 @@ def _sides(comparison: Comparison) -> Table[Fact]:
     )
 
 
-def _grade(item: MeasuredCase) -> str:
+def _grade(item: CaseResult) -> str:
     """Return the grade of control; empty where nothing was measured."""
     if item.grade is None:
-        return "unknown" if item.result.used else ""
+        return "unknown" if item.used else ""
     return item.grade.value
 
 

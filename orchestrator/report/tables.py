@@ -213,7 +213,7 @@ def text_lines(data: ReportData, room: int | None = WIDTH, *, legend: bool = Fal
     width = room or WIDTH
     names = data.names
     rows = [replace(row, configuration=names.of(row.configuration)) for row in data.cases]
-    timed = [row for row in rows if row.result.status is not CaseStatus.UNTIMED]
+    timed = [row for row in rows if row.status is not CaseStatus.UNTIMED]
     lines: list[Line] = []
     if len(timed) > _MOST_LISTED:
         fastest = replace(fastest_table(data.contests), notes=(), groups=1)
@@ -271,11 +271,9 @@ def _with_memory(rows: Iterable[ResultRow]) -> list[ResultRow]:
 def _passes(rows: Sequence[ResultRow]) -> Iterator[str]:
     """Yield the outputs that couldn't be compared, and the runs left out of passes but timing."""
     for verdict in (ParityVerdict.DEGENERATE, ParityVerdict.UNREADABLE):
-        compared = [row for row in rows if row.result.parity is verdict]
+        compared = [row for row in rows if row.parity is verdict]
         words = PARITY_WORDS[verdict]
-        yield from (
-            f"{words}: {row.title}: {row.result.parity_reason}" for row in compared[:_MOST_NAMED]
-        )
+        yield from (f"{words}: {row.title}: {row.parity_reason}" for row in compared[:_MOST_NAMED])
         if len(compared) > _MOST_NAMED:
             yield f"{words}: {counted(len(compared) - _MOST_NAMED, 'case')} more"
     left_out = Counter(
@@ -327,9 +325,9 @@ def _word_legend(rows: Sequence[ResultRow]) -> Iterable[str]:
     with_figure = [row for row in rows if row.own_summary is not None]
     if any(row.speed_up is not None for row in rows):
         yield "vs CPU: times as fast as the fastest on the CPU"
-    if any(row.result.truth is DelegateTruth.FULL for row in with_figure):
+    if any(row.truth is DelegateTruth.FULL for row in with_figure):
         yield "full: the delegate ran all operators"
-    if any(row.result.truth is DelegateTruth.PARTIAL for row in with_figure):
+    if any(row.truth is DelegateTruth.PARTIAL for row in with_figure):
         yield "partial n/m: it ran n of m, the CPU the rest"
-    if any(row.result.is_judged for row in with_figure):
+    if any(row.is_judged for row in with_figure):
         yield "clean: no finding casts doubt on the figure"

@@ -160,7 +160,7 @@ def _tied(contest: Contest) -> list[str]:
 
 def fastest_notes(rows: Sequence[ResultRow], names: ShortNames) -> list[str]:
     """Return the notes for a table with short names, at most five sentences."""
-    unclean = sum(not (row.result.is_judged or row.is_unused_thread_count) for row in rows)
+    unclean = sum(not (row.is_judged or row.is_unused_thread_count) for row in rows)
     notes = [names.note]
     if unclean:
         notes.append(f"{counted(unclean, 'configuration')} without a clean figure: see the report.")
@@ -214,9 +214,7 @@ def ranked(
     marked: dict[str, ResultRow] = {}
     contests = []
     for group in grouped(rows, _contest_group).values():
-        summaries = figures_of_one_kind(
-            {row.key: row.result for row in group if row.result.is_judged}
-        )
+        summaries = figures_of_one_kind({row.key: row for row in group if row.is_judged})
         best = best_of(summaries)
         for row in group:
             ratio, baseline = speed_ups.get(row.key, (None, ""))
@@ -231,7 +229,7 @@ def ranked(
         timed = [
             marked[row.key]
             for row in group
-            if row.result.status is not CaseStatus.UNTIMED and not row.is_unused_thread_count
+            if row.status is not CaseStatus.UNTIMED and not row.is_unused_thread_count
         ]
         if timed:
             contests.append(_contest(timed, names, best))
@@ -267,10 +265,7 @@ def _contest(rows: Sequence[ResultRow], names: ShortNames, best: BestOfSet[str] 
 
 def winners(contests: Iterable[Contest]) -> list[Contest]:
     """Return the contests with at least two measured cases, one of them clean."""
-    tried = [
-        (item, sum(row.result.status not in _NOT_MEASURED for row in item.rows))
-        for item in contests
-    ]
+    tried = [(item, sum(row.status not in _NOT_MEASURED for row in item.rows)) for item in contests]
     return [item for item, count in tried if item.best is not None and count > 1]
 
 
@@ -317,14 +312,14 @@ def _baseline_group(row: ResultRow) -> Hashable:
 def _speed_ups(group: Sequence[ResultRow]) -> Iterator[tuple[str, tuple[Ratio, str]]]:
     """Yield the keys of the judged rows with their speed-up and the baseline's configuration."""
     rows = {row.key: row for row in group if row.own_summary is not None}
-    summaries = figures_of_one_kind({key: row.result for key, row in rows.items()})
+    summaries = figures_of_one_kind(rows)
     # The fastest of all on the CPU. Where it isn't judged, a slower baseline would flatter.
     on_cpu = [key for key in summaries if rows[key].case.delegate.is_cpu]
     fastest = fastest_of({key: summaries[key] for key in on_cpu}) if on_cpu else None
-    if fastest is None or not rows[fastest].result.is_judged:
+    if fastest is None or not rows[fastest].is_judged:
         return
     for key, summary in summaries.items():
-        if rows[key].result.is_judged:
+        if rows[key].is_judged:
             # The baseline over itself has no interval: it is no second sample.
             ratio = Ratio(value=1.0, interval=None)
             if key != fastest:
@@ -444,7 +439,7 @@ def _figure(row: ResultRow) -> str:
         if row.own_summary.spread is None
         else f" \N{PLUS-MINUS SIGN}{format_percent(row.own_summary.spread)}"
     )
-    caveat = row.result.lacking
+    caveat = row.lacking
     figure = format_figure(row.own_summary.median_us, is_per_token=row.case.is_per_token)
     return f"{figure}{interval}{f' ({caveat})' if caveat else ''}"
 
@@ -498,7 +493,7 @@ def _sides(first: ResultRow, second: ResultRow) -> str:
 
 def _leaves_threads_unused(row: ResultRow) -> bool:
     """Whether a figure would be the same with another number of threads."""
-    is_whole = row.result.truth is DelegateTruth.FULL
+    is_whole = row.truth is DelegateTruth.FULL
     return is_whole and not DELEGATES[row.case.delegate].uses_threads
 
 

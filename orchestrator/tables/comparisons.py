@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
+from orchestrator.analysis.case_result import CaseResult
 from orchestrator.analysis.comparison import ComparedCase, Comparison, Overall
-from orchestrator.analysis.measured import MeasuredCase
 from orchestrator.records.verdict import ComparisonOutcome, ComparisonVerdict
 from orchestrator.tables.table import (
     DATA,
@@ -84,9 +84,9 @@ def runs_text(verdict: ComparisonVerdict) -> str:
     )
 
 
-def figure_of(item: MeasuredCase) -> str:
+def figure_of(item: CaseResult) -> str:
     """Return the text of a side's figure; none where it isn't the requested one's."""
-    return format_figure(item.result.median_us, is_per_token=item.case.is_per_token)
+    return format_figure(item.median_us, is_per_token=item.case.is_per_token)
 
 
 def _change_words(row: ComparedCase) -> str:
@@ -94,45 +94,46 @@ def _change_words(row: ComparedCase) -> str:
     return f"{change} speed" if quantity == "speed" else change
 
 
-def _record(item: MeasuredCase) -> dict[str, Any]:
+def _record(item: CaseResult) -> dict[str, Any]:
     """Return a side as JSON."""
-    result = item.result
     of_case = ("case_key", "serial", "model_name", "model_sha256", "build_sha256")
     of_result = (
         "status", "quality", "precision", "is_precise", "grade", "median_us", "not_a_result_us",
     )  # fmt: skip
     return {
-        **fields_of(item, "campaign_id", "device", "build", "is_virtual", "origin", "outputs"),
+        "campaign_id": item.campaign_id,
+        "device": item.device_title,
+        **fields_of(item, "build", "is_virtual", "origin", "outputs"),
         **fields_of(item.case, *of_case),
-        "configuration": result.named(item.case.configuration),
-        **fields_of(result, *of_result),
-        "figure": result.figure.value if result.summary is not None else None,
-        "count": len(result.used),
-        "run_ids": list(result.used),
+        "configuration": item.named(item.case.configuration),
+        **fields_of(item, *of_result),
+        "figure": item.figure.value if item.summary is not None else None,
+        "count": len(item.used),
+        "run_ids": list(item.used),
     }
 
 
 def _side(
-    name: str, side_of: Callable[[ComparedCase], MeasuredCase]
+    name: str, side_of: Callable[[ComparedCase], CaseResult]
 ) -> Iterator[Column[ComparedCase]]:
     """Yield the columns of a side: in JSON an object, in frames its figure."""
     yield Column(name, name, lambda row: _record(side_of(row)), Kind.RECORD, forms=NESTED)
     yield Column(
         f"{name}_median_us",
         name,
-        lambda row: side_of(row).result.median_us,
+        lambda row: side_of(row).median_us,
         Kind.NUMBER,
         forms=FLAT,
     )
 
 
-def _figure(name: str, side_of: Callable[[ComparedCase], MeasuredCase]) -> Column[ComparedCase]:
+def _figure(name: str, side_of: Callable[[ComparedCase], CaseResult]) -> Column[ComparedCase]:
     """Return the column of a side's figure, for people."""
     return Column(
         name,
         name,
         lambda row: figure_of(side_of(row)),
-        tone=lambda row: "" if side_of(row).result.own_summary is not None else "bad",
+        tone=lambda row: "" if side_of(row).own_summary is not None else "bad",
         forms=PEOPLE,
     )
 

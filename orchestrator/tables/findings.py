@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from orchestrator.analysis.measured import SEVERITIES, FindingCount
+from orchestrator.analysis.case_result import SEVERITIES, FindingCount
 from orchestrator.records.verdict import Severity
 from orchestrator.tables.rows import ResultRow, SkipRow
 from orchestrator.tables.table import DATA, PAGE, PEOPLE, Column, Kind, Table
@@ -55,7 +55,7 @@ def kinds_table(rows: Iterable[ResultRow]) -> Table[Kinds]:
     """Return the table of findings by code, worst first: the first of each, and its cases."""
     kinds: dict[tuple[str, Severity], tuple[FindingCount, list[ResultRow]]] = {}
     for row in rows:
-        for item in row.findings:
+        for item in row.finding_counts:
             kinds.setdefault((item.finding.code, item.finding.severity), (item, []))[1].append(row)
     keys = sorted(kinds, key=lambda key: (SEVERITIES.index(key[1]), -len(kinds[key][1]), key[0]))
     cases: Sequence[Column[Kinds]] = (

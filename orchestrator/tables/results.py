@@ -56,9 +56,7 @@ MARKS: Final = {
 def figures_decimals(rows: Sequence[ResultRow]) -> int:
     """Return the decimals that a column of these cases' medians in milliseconds needs."""
     timed = [row for row in rows if not row.case.is_per_token] or rows
-    return column_decimals(
-        [row.result.summary.median_us / US_PER_MS for row in timed if row.result.summary]
-    )
+    return column_decimals([row.summary.median_us / US_PER_MS for row in timed if row.summary])
 
 
 def _winner_class(row: ResultRow) -> str:
@@ -73,7 +71,7 @@ def _quality(row: ResultRow) -> str:
 
 
 def _delegate_value(name: str) -> Callable[[ResultRow], int | None]:
-    return lambda row: getattr(row.delegate, name) if row.delegate is not None else None
+    return lambda row: getattr(row.evidence, name) if row.evidence is not None else None
 
 
 def _ms(
@@ -147,30 +145,30 @@ _MEDIAN: Final = replace(
 _FIGURE: Final[Column[ResultRow]] = Column(
     "figure",
     "figure",
-    lambda row: row.result.figure if row.result.summary is not None else None,
+    lambda row: row.figure if row.summary is not None else None,
     shown=lambda row: "mean" if row.has_mean else "",
     is_optional=True,
 )
 _QUALITY: Final[Column[ResultRow]] = Column(
     "quality",
     "quality",
-    lambda row: row.result.quality,
+    lambda row: row.quality,
     shown=_quality,
-    tone=lambda row: quality_class(row.result),
+    tone=quality_class,
     is_choice=True,
 )
 _DELEGATE: Final[Column[ResultRow]] = Column(
     "delegate_truth",
     "delegate",
-    lambda row: row.result.truth,
+    lambda row: row.truth,
     shown=lambda row: row.delegate_text,
-    tone=lambda row: f"t-{row.result.truth.value}" if row.result.truth is not None else "",
+    tone=lambda row: f"t-{row.truth.value}" if row.truth is not None else "",
     is_choice=True,
 )
 _PRECISION: Final[Column[ResultRow]] = Column(
     "precision",
     "±95 %",
-    lambda row: row.result.precision,
+    lambda row: row.precision,
     Kind.NUMBER,
     "",
     100,
@@ -222,7 +220,7 @@ RESULTS: Final[Sequence[Column[ResultRow]]] = (
     ),
     Column("flags", "flags", lambda row: row.case.flags, Kind.RECORD, forms=NESTED),
     Column("build_sha256", "sha256 of the program", lambda row: row.case.build_sha256, forms=DATA),
-    Column("status", "status", lambda row: row.result.status, forms=DATA),
+    Column("status", "status", lambda row: row.status, forms=DATA),
     _MEDIAN,
     _speed("tokens_per_s", "speed", 0, "tokens/s", shown=_tokens),
     _FIGURE,
@@ -249,7 +247,7 @@ RESULTS: Final[Sequence[Column[ResultRow]]] = (
         forms=DATA,
     ),
     _PRECISION,
-    Column("is_precise", "precise", lambda row: row.result.is_precise, Kind.FLAG, forms=DATA),
+    Column("is_precise", "precise", lambda row: row.is_precise, Kind.FLAG, forms=DATA),
     _speed("tokens_per_s_low", "speed from", 1, "tokens/s, 95 %", forms=DATA),
     _speed("tokens_per_s_high", "speed to", 2, "tokens/s, 95 %", forms=DATA),
     _SPEED_UP,
@@ -266,7 +264,7 @@ RESULTS: Final[Sequence[Column[ResultRow]]] = (
     Column(
         "delegate_actual",
         "ran on",
-        lambda row: row.ran_on if row.delegate is not None else None,
+        lambda row: row.ran_on if row.evidence is not None else None,
         forms=DATA,
     ),
     *_NODES,
@@ -282,7 +280,7 @@ RESULTS: Final[Sequence[Column[ResultRow]]] = (
     Column(
         "outputs_error",
         "outputs differ by",
-        lambda row: row.result.parity_error,
+        lambda row: row.parity_error,
         Kind.NUMBER,
         exact=9,
         forms=DATA,
@@ -290,17 +288,17 @@ RESULTS: Final[Sequence[Column[ResultRow]]] = (
     Column(
         "grade",
         "grade",
-        lambda row: row.result.grade,
-        shown=lambda row: row.result.grade.value if row.result.grade else NOTHING,
+        lambda row: row.grade,
+        shown=lambda row: row.grade.value if row.grade else NOTHING,
         is_choice=True,
         is_optional=True,
         forms=DATA | PAGE,
     ),
-    Column("is_judged", "judged", lambda row: row.result.is_judged, Kind.FLAG, forms=DATA),
+    Column("is_judged", "judged", lambda row: row.is_judged, Kind.FLAG, forms=DATA),
     Column(
         "invocations_used",
         "runs",
-        lambda row: len(row.result.used) if row.own_summary is not None else 0,
+        lambda row: len(row.used) if row.own_summary is not None else 0,
         Kind.COUNT,
         "used",
         forms=DATA | PAGE,
@@ -308,7 +306,7 @@ RESULTS: Final[Sequence[Column[ResultRow]]] = (
     Column(
         "invocations_ended",
         "of",
-        lambda row: row.result.ended,
+        lambda row: row.ended,
         Kind.COUNT,
         "ended",
         forms=DATA | PAGE,
@@ -331,25 +329,25 @@ RESULTS: Final[Sequence[Column[ResultRow]]] = (
     _ms(
         "not_a_result_us",
         "not a result",
-        lambda row: row.result.not_a_result_us,
+        lambda row: row.not_a_result_us,
         forms=DATA,
     ),
     Column(
         "reason_code",
         "reason code",
-        lambda row: row.result.reason_code,
+        lambda row: row.reason_code,
         is_optional=True,
         forms=DATA | PAGE,
     ),
-    Column("reason", "reason", lambda row: row.result.reason, forms=DATA),
+    Column("reason", "reason", lambda row: row.reason, forms=DATA),
     Column(
         "findings",
         "findings",
-        lambda row: " ".join(item.finding.code for item in row.findings),
+        lambda row: " ".join(item.finding.code for item in row.finding_counts),
         forms=FLAT,
     ),
     Column("case_key", "case", lambda row: row.key, forms=DATA),
-    Column("notes", "notes", lambda row: row.result.notes, Kind.RECORD, forms=NESTED),
+    Column("notes", "notes", lambda row: row.notes, Kind.RECORD, forms=NESTED),
     Column(
         "stopped",
         "stopped",
@@ -386,7 +384,7 @@ def results_table(rows: Sequence[ResultRow]) -> Table[ResultRow]:
         ],
         groups=2,
         instead=_instead,
-        is_judged=lambda row: row.result.is_judged,
+        is_judged=lambda row: row.is_judged,
         look=row_style,
     )
 
@@ -415,14 +413,13 @@ def plain_table(rows: Sequence[ResultRow]) -> Table[ResultRow]:
 
 def _reasons(row: ResultRow) -> str:
     """Return the reasons why a case has no clean figure, and its findings."""
-    result = row.result
-    reasons = [f"{result.reason_code}: {result.reason}"] if result.reason else []
+    reasons = [f"{row.reason_code}: {row.reason}"] if row.reason else []
     reasons += [
         f"{item.finding.code}: {item.finding.message}"
-        for item in row.findings
+        for item in row.finding_counts
         if item.finding.severity is not Severity.INFO
     ]
-    return "; ".join([*reasons, *result.notes])
+    return "; ".join([*reasons, *row.notes])
 
 
 def bar_column(rows: Sequence[ResultRow]) -> Column[ResultRow]:
@@ -471,8 +468,8 @@ def listed_table(rows: Sequence[ResultRow]) -> Table[ResultRow]:
 def row_style(row: ResultRow) -> str:
     """Return the style of a case's row on a terminal: a value of ``Table.look``."""
     if row.own_summary is None:
-        return "" if row.result.status in {CaseStatus.SKIPPED, CaseStatus.UNTIMED} else "bad"
-    if not row.result.is_judged:
+        return "" if row.status in {CaseStatus.SKIPPED, CaseStatus.UNTIMED} else "bad"
+    if not row.is_judged:
         return "doubt"
     if row.best is BestMark.NONE:
         return ""
@@ -490,12 +487,12 @@ def _device_title(device: DeviceRow) -> str:
 
 def figure_notes(row: ResultRow) -> str:
     """Return the caveats of a figure."""
-    truth = row.result.truth
+    truth = row.truth
     notes = (
-        (row.result.quality is not Quality.TRUSTED, row.quality_word),
+        (row.quality is not Quality.TRUSTED, row.quality_word),
         (truth is not None and truth is not DelegateTruth.FULL, row.delegate_text),
         (truth is None, "not confirmed"),
-        (row.own_summary is not None and row.result.precision is None, "one process"),
+        (row.own_summary is not None and row.precision is None, "one process"),
         (row.has_mean, "mean"),
         (row.is_virtual and not row.device.is_virtual, "virtual"),
     )
@@ -666,7 +663,7 @@ def exported_table(
             Column(
                 "findings",
                 "findings",
-                lambda row: _records(FINDINGS, row.findings),
+                lambda row: _records(FINDINGS, row.finding_counts),
                 Kind.RECORD,
                 forms=NESTED,
             ),

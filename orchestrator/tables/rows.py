@@ -9,21 +9,19 @@ from __future__ import annotations
 import enum
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from orchestrator.analysis.case_result import CaseResult, CaseStatus
 from orchestrator.analysis.effect import Ratio
-from orchestrator.analysis.measured import FindingCount, MeasuredCase
 from orchestrator.analysis.summary import LEVEL, Summary
 from orchestrator.delegates import place_of
 from orchestrator.frozen import frozen
 from orchestrator.records.campaign import Campaign
-from orchestrator.records.case import FIGURE_PASS, Case, Pass, SkippedCase
+from orchestrator.records.case import FIGURE_PASS, Pass, SkippedCase
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.run import (
     THREADS_UNUSED,
-    DelegateEvidence,
     FigureKind,
     Outcome,
     RunRecord,
@@ -163,12 +161,12 @@ class FailedRuns(NamedTuple):
     code: str
 
 
-@frozen
-class ResultRow:
-    """One case of a report: its judgement, and what else is shown of it."""
+@dataclass(frozen=True, kw_only=True)
+class ResultRow(CaseResult):
+    """One case of a report: its result, and what else is shown of it. Its runs are without
+    operators, which are in ``profiles``.
+    """
 
-    #: Its runs are without operators, which are in ``profiles``.
-    measured: MeasuredCase
     model: ModelRow
     device: DeviceRow
     #: A label for delegate, threads, tool and flags that no other case of this model on this device
@@ -202,45 +200,16 @@ class ResultRow:
     stopped: tuple[tuple[str, str], ...]
 
     @property
-    def case(self) -> Case:
-        """The case."""
-        return self.measured.case
-
-    @property
-    def result(self) -> CaseResult:
-        """What its runs show together."""
-        return self.measured.result
-
-    @property
-    def campaign(self) -> Campaign | None:
-        """The campaign that its figure is of; None when unknown."""
-        return self.measured.campaign
-
-    @property
-    def origin(self) -> str:
-        """Where its invocations were imported from; empty for this lab's own."""
-        return self.measured.origin
-
-    @property
     def is_virtual(self) -> bool:
         """Whether the device or that of an invocation is virtual, or the program is a fake binary."""
-        return self.device.is_virtual or self.measured.is_virtual
-
-    @property
-    def delegate(self) -> DelegateEvidence | None:
-        """Where the operators ran; None when no output was read."""
-        return self.measured.evidence
-
-    @property
-    def findings(self) -> tuple[FindingCount, ...]:
-        """Each finding once, worst first."""
-        return self.measured.findings
+        return self.device.is_virtual or super().is_virtual
 
     @property
     def suspect(self) -> frozenset[Pass]:
         """The passes with a suspect run."""
-        runs = self.measured.runs
-        return frozenset(run.run_pass for run in runs if run.verdict.quality is Quality.SUSPECT)
+        return frozenset(
+            run.run_pass for run in self.runs if run.verdict.quality is Quality.SUSPECT
+        )
 
     @property
     def key(self) -> str:
@@ -263,16 +232,6 @@ class ResultRow:
         return f"{self.where}, {self.configuration}"
 
     @property
-    def own_summary(self) -> Summary | None:
-        """The figure, where it is the requested delegate's and wasn't rejected; else None."""
-        return self.result.own_summary
-
-    @property
-    def median_us(self) -> float | None:
-        """The own figure's median in microseconds."""
-        return self.result.median_us
-
-    @property
     def has_mean(self) -> bool:
         """Whether the figure is made of means, not medians; False for tokens per second, which
         always are.
@@ -280,7 +239,7 @@ class ResultRow:
         return (
             not self.case.is_per_token
             and self.own_summary is not None
-            and self.result.figure is FigureKind.MEAN
+            and self.figure is FigureKind.MEAN
         )
 
     @property
@@ -312,14 +271,14 @@ class ResultRow:
     @property
     def next_step(self) -> str:
         """The next step for a case without a figure of its own; empty for none."""
-        return next_step(self.result)
+        return next_step(self)
 
     @property
     def failed_runs(self) -> list[FailedRuns]:
         """Its failed processes by pass and reason; none for a case without a figure, which has a
         reason itself.
         """
-        if self.own_summary is None and self.result.status is not CaseStatus.UNTIMED:
+        if self.own_summary is None and self.status is not CaseStatus.UNTIMED:
             return []
         started = [item for item in self.invocations if item.run.is_begun]
         of_pass = Counter(item.run.run_pass for item in started)
@@ -343,37 +302,30 @@ class ResultRow:
         """Whether it wasn't measured because its delegate uses no threads: another case has its
         figure.
         """
-        return (
-            self.result.status is CaseStatus.SKIPPED and self.result.reason_code == THREADS_UNUSED
-        )
+        return self.status is CaseStatus.SKIPPED and self.reason_code == THREADS_UNUSED
 
     @property
     def ran_on(self) -> str:
         """Where the operators ran, as the program printed it: ``gpu``; empty when unknown."""
-        return place_of(self.delegate) if self.delegate is not None else ""
+        return place_of(self.evidence) if self.evidence is not None else ""
 
     @property
     def cpu_operators(self) -> str:
         """The operators that a delegate left to the CPU, with the program's reasons; empty where
         none were listed.
         """
-        operators = self.delegate.cpu_operators if self.delegate is not None else ()
+        operators = self.evidence.cpu_operators if self.evidence is not None else ()
         descriptions = [
             f"{name} ({reason})" if reason else name for name, reason in dict.fromkeys(operators)
         ]
         return "; ".join(first_few(descriptions, _MOST_OPERATORS))
 
     @property
-    def outputs(self) -> Outputs | None:
-        """The state of the outputs of its figure; None where no run completed."""
-        return self.measured.outputs
-
-    @property
     def outputs_text(self) -> str:
         """The check of the outputs in words, with their difference: ``differ (0.83)``."""
         if self.outputs is None:
             return NOTHING
-        error = self.result.parity_error
+        error = self.parity_error
         is_known = self.outputs is Outputs.DIFFER and error is not None
         return f"{self.outputs} ({error:.2g})" if is_known else self.outputs.value
 
@@ -400,45 +352,39 @@ class ResultRow:
     @property
     def spread_text(self) -> str:
         """Half the interval in percent of the median: ``±1.9 %``; ``---`` for a single invocation."""
-        half_width = self.result.summary.spread if self.result.summary is not None else None
+        half_width = self.summary.spread if self.summary is not None else None
         return NOTHING if half_width is None else f"±{format_percent(half_width)}"
 
     @property
     def quality_word(self) -> str:
         """The quality of the figure, or why there is none: ``clean``, ``timed out``."""
-        return (
-            self.result.quality.word
-            if self.result.quality is not None
-            else STATUS_WORDS[self.result.status]
-        )
+        return self.quality.word if self.quality is not None else STATUS_WORDS[self.status]
 
     @property
     def quality_text(self) -> str:
         """The quality word with the figure's caveat: ``clean, one process``."""
-        caveat = self.result.lacking
+        caveat = self.lacking
         return f"{self.quality_word}, {caveat}" if caveat else self.quality_word
 
     @property
     def delegate_text(self) -> str:
         """Where the operators ran, in words; ``---`` when nothing ran."""
-        if self.result.status is CaseStatus.FELL_BACK:
-            return fallback_words(self.delegate, self.result.truth)
-        return (
-            NOTHING if self.result.truth is None else truth_words(self.delegate, self.result.truth)
-        )
+        if self.status is CaseStatus.FELL_BACK:
+            return fallback_words(self.evidence, self.truth)
+        return NOTHING if self.truth is None else truth_words(self.evidence, self.truth)
 
     @property
     def why_not_clean(self) -> str:
         """Why the figure isn't clean, or why there is none: ``suspect (few-inferences)``, ``failed
         (crashed)``, ``fell back to CPU``, ``not confirmed``.
         """
-        status = self.result.status
+        status = self.status
         if status is CaseStatus.FELL_BACK:
             return self.delegate_text
         if status is CaseStatus.UNCONFIRMED:
             return STATUS_WORDS[status]
         is_judged = status in {CaseStatus.MEASURED, CaseStatus.REJECTED}
-        code = self.worst_code if is_judged else self.result.reason_code
+        code = self.worst_code if is_judged else self.reason_code
         is_word_enough = not code or code == status.value
         return self.quality_word if is_word_enough else f"{self.quality_word} ({code})"
 
@@ -448,18 +394,17 @@ class ResultRow:
 
         Findings of other passes, and of invocations that the figure doesn't come from, don't count.
         """
-        result = self.result
         weighing = [
             item.finding.code
-            for item in self.findings
+            for item in self.finding_counts
             if item.finding.severity is not Severity.INFO and item.is_of_figure
         ]
-        if result.parity is ParityVerdict.WRONG or (
-            result.parity is ParityVerdict.DRIFT and not weighing
+        if self.parity is ParityVerdict.WRONG or (
+            self.parity is ParityVerdict.DRIFT and not weighing
         ):
-            return PARITY_WORDS[result.parity]
+            return PARITY_WORDS[self.parity]
         if weighing:
             return weighing[0]
-        if 2 * len(result.used) < result.ended:
-            return f"{len(result.used)} of {result.ended} invocations usable"
+        if 2 * len(self.used) < self.ended:
+            return f"{len(self.used)} of {self.ended} invocations usable"
         return "invocations disagree"

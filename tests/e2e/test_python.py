@@ -123,11 +123,7 @@ def test_frames_have_a_row_a_case_and_a_row_a_run_with_types(python: dict[str, A
     assert pd.api.types.is_float_dtype(frame["median_us"])
     assert pd.api.types.is_integer_dtype(frame["threads"])
     assert str(frame["campaign_created_at"].dt.tz) == "UTC"
-    by_hand = {
-        row.key: row.result.own_summary.median_us
-        for row in results
-        if row.result.own_summary is not None
-    }
+    by_hand = {row.key: row.own_summary.median_us for row in results if row.own_summary is not None}
     given = frame.dropna(subset=["median_us"]).set_index("case_key")["median_us"].to_dict()
     assert given == pytest.approx(by_hand, abs=0.001)
     own = runs[runs["is_used"]].groupby("case_key")["latency_us"].median()

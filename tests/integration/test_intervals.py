@@ -70,7 +70,7 @@ def workspace(tmp_path: Path) -> Any:
 
 def intervals(workspace: Workspace, *names: str) -> Mapping[CaseKey, float | None]:
     data = report_data(workspace, find_campaigns(workspace.store, *names), has_logs=False)
-    return {row.case.case_key: row.result.precision for row in data.results}
+    return {row.case.case_key: row.precision for row in data.results}
 
 
 def test_an_interval_is_the_same_beside_another_campaign(workspace: Workspace) -> None:
@@ -97,7 +97,7 @@ def test_a_comparison_shows_the_intervals_of_the_report(
     for row in found.rows:
         for side in (row.baseline, row.candidate):
             assert side.campaign_id == "first"
-            assert side.result.precision == known[side.case.case_key]
+            assert side.precision == known[side.case.case_key]
     assert found.notes == ()
     workspace.store.set_status(CampaignId("first"), CampaignStatus.INTERRUPTED, None)
     (left,) = compare(workspace, sides, CompareOptions(by=by, campaign=named)).notes

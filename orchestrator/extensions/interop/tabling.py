@@ -243,7 +243,7 @@ _BESIDE: Final[Sequence[Column[_Pair]]] = (
 
 def _mine_us(row: ResultRow) -> float:
     """Return a clean case's figure in microseconds, 0 for one that has none."""
-    return (row.median_us or 0.0) if row.result.is_judged else 0.0
+    return (row.median_us or 0.0) if row.is_judged else 0.0
 
 
 def _comparison_table(
@@ -319,9 +319,7 @@ def _tables(
         )
         return
     rows = [
-        row
-        for row in data.results
-        if row.result.status is not CaseStatus.UNTIMED and is_selected(row)
+        row for row in data.results if row.status is not CaseStatus.UNTIMED and is_selected(row)
     ]
     published = [figure for figure in figures if request.has([figure.model], (figure.device,))]
     names = short_names((row.configuration, row.case) for row in rows)

@@ -82,7 +82,7 @@ def test_siblings_show_whether_a_device_remembers() -> None:
         }
         own = [judge_latency(runs[number]).summary for number in cases]
         siblings = judge_cases(item for case_runs in runs.values() for item in case_runs)
-        with_siblings = [item.result.summary for item in siblings.values()]
+        with_siblings = [item.summary for item in siblings.values()]
         grown[rho] = [
             float(np.mean([item.log_mean.error_factor for item in found if item is not None]))
             for found in (own, with_siblings)

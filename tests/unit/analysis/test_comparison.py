@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from orchestrator.analysis.case_result import CaseResult
 from orchestrator.analysis.comparison import (
     ABSOLUTE,
     Axis,
@@ -21,7 +22,7 @@ from orchestrator.analysis.comparison import (
     match,
 )
 from orchestrator.analysis.findings import finding
-from orchestrator.analysis.measured import MeasuredCase, measured_cases
+from orchestrator.analysis.measured import measured_cases
 from orchestrator.records.campaign import Campaign, Terms
 from orchestrator.records.case import (
     BuildSha,
@@ -56,9 +57,7 @@ DEVICES: dict[Serial, DeviceFacts] = {
 }
 
 
-def measured(
-    runs: Sequence[RunRecord], *, campaigns: Sequence[Campaign] = ()
-) -> list[MeasuredCase]:
+def measured(runs: Sequence[RunRecord], *, campaigns: Sequence[Campaign] = ()) -> list[CaseResult]:
     return measured_cases(
         runs,
         campaigns=campaigns,
@@ -67,7 +66,7 @@ def measured(
     )
 
 
-def on_system(item: MeasuredCase, system: str) -> MeasuredCase:
+def on_system(item: CaseResult, system: str) -> CaseResult:
     terms = Terms(fingerprints={item.case.serial: system})
     campaign = campaign_of(item.runs, campaign_id=item.campaign_id, terms=terms)
     return replace(item, campaigns=(campaign,))
@@ -75,12 +74,12 @@ def on_system(item: MeasuredCase, system: str) -> MeasuredCase:
 
 def night(
     owner: Case, latency_us: float = 20_000, campaign: CampaignId = OLD, **other: object
-) -> list[MeasuredCase]:
+) -> list[CaseResult]:
     return measured(series(owner, latency_us, 8, campaign_id=campaign, **other))
 
 
 def compared(
-    before: list[MeasuredCase], after: list[MeasuredCase], rule: Rule | None = None
+    before: list[CaseResult], after: list[CaseResult], rule: Rule | None = None
 ) -> Comparison:
     return compare_sides(before, after, rule or Rule())
 
@@ -207,7 +206,7 @@ def test_a_system_update_between_nights_is_told_and_an_unknown_system_is_not_hel
     assert unknown.rows[0].differences == ()
 
 
-def graded(runs: list[RunRecord], grade: Grade) -> list[MeasuredCase]:
+def graded(runs: list[RunRecord], grade: Grade) -> list[CaseResult]:
     return measured(
         [replace(r, verdict=QualityVerdict(quality=Quality.TRUSTED, grade=grade)) for r in runs]
     )
@@ -246,7 +245,7 @@ def test_neighbouring_grades_are_compared_and_told(grades: str, is_apart: bool) 
     assert told is (not is_apart and grades[0] != grades[1])
 
 
-def suspect(runs: list[RunRecord], code: str) -> list[MeasuredCase]:
+def suspect(runs: list[RunRecord], code: str) -> list[CaseResult]:
     verdict = QualityVerdict(quality=Quality.SUSPECT, findings=(finding(code),))
     return measured([replace(run, verdict=verdict) for run in runs])
 

@@ -9,7 +9,6 @@ import pytest
 
 from orchestrator.analysis.case_result import CaseResult, judge_latency
 from orchestrator.analysis.comparison import ComparedCase, Fact, Rule, compare_sides
-from orchestrator.analysis.measured import MeasuredCase
 from orchestrator.analysis.outcome import figure_us
 from orchestrator.records.case import BuildSha, CampaignId, Case, content_key
 from orchestrator.records.run import FigureKind
@@ -22,12 +21,12 @@ OLDER_PROGRAM = replace(case(), build_sha256=BuildSha(content_key("prints no med
 
 def night(
     owner: Case, latency_us: float, campaign: CampaignId, **printed: bool
-) -> list[MeasuredCase]:
+) -> list[CaseResult]:
     runs = series(owner, latency_us, 8, campaign_id=campaign)
     return measured([skewed(record, **printed) for record in runs])
 
 
-def compared(before: list[MeasuredCase], after: list[MeasuredCase]) -> ComparedCase:
+def compared(before: list[CaseResult], after: list[CaseResult]) -> ComparedCase:
     (row,) = compare_sides(before, after, Rule()).rows
     return row
 
@@ -48,9 +47,9 @@ def test_two_builds_of_one_speed_are_the_same_whichever_of_them_prints_medians(
     assert f"Means are compared: the {without} printed no medians." in row.verdict.reasons
     # What stands beside the ratio is what the ratio is of.
     for side in (row.baseline, row.candidate):
-        assert side.result.figure is FigureKind.MEAN
-        assert side.result.summary is not None
-        assert side.result.summary.median_us == pytest.approx(1_080, rel=0.01)
+        assert side.figure is FigureKind.MEAN
+        assert side.summary is not None
+        assert side.summary.median_us == pytest.approx(1_080, rel=0.01)
 
 
 def test_a_median_and_a_mean_that_have_nothing_in_common_are_incomparable() -> None:

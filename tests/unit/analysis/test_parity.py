@@ -242,8 +242,7 @@ def test_a_case_with_wrong_outputs_is_rejected_however_fast_it_is(found, status,
     output = raw(FLOATS, OTHER_FLOATS, found.astype(np.float32).tobytes())
     compared = run(CPU, 0, 1.0, run_pass=Pass.PARITY)
     compared = replace(compared, report=with_parity(ToolReport(outcome="ok"), output, CPU))
-    (measured,) = judge_cases([*series(CPU, 10_000.0), compared]).values()
-    result = measured.result
+    (result,) = judge_cases([*series(CPU, 10_000.0), compared]).values()
     assert (result.status, result.quality) == (status, quality)
     assert result.is_judged == (quality is Quality.TRUSTED)
     assert result.summary is not None

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from orchestrator.analysis.case_result import CaseStatus
+from orchestrator.analysis.case_result import CaseResult, CaseStatus
 from orchestrator.analysis.comparison import (
     Comparison,
     Fact,
@@ -18,7 +18,7 @@ from orchestrator.analysis.comparison import (
     Rule,
     compare_sides,
 )
-from orchestrator.analysis.measured import MeasuredCase, measured_cases
+from orchestrator.analysis.measured import measured_cases
 from orchestrator.cli.output import to_json
 from orchestrator.records.case import CampaignId, DelegateName, Model, ToolName
 from orchestrator.records.run import Outcome, RunRecord
@@ -72,7 +72,7 @@ def night(
     threads: int = 4,
     count: int = 8,
     **other: Any,
-) -> list[MeasuredCase]:
+) -> list[CaseResult]:
     facts = {item.serial: item for item in (PIXEL_3, PIXEL_4, REAL_PIXEL)}
     runs = series(
         case(model=model, threads=threads, **other), latency_us, count, campaign_id=campaign
@@ -85,8 +85,8 @@ def night(
 def comparison(model: Model = MOBILENET) -> Comparison:
     """One slower, one faster, one inconclusive, one incomparable case, and one that only one side
     has."""
-    before: list[MeasuredCase] = []
-    after: list[MeasuredCase] = []
+    before: list[CaseResult] = []
+    after: list[CaseResult] = []
     for threads, latency_us in ((1, 22_000), (2, 18_000), (3, 20_300)):
         before += night(20_000, OLD, model, threads)
         after += night(latency_us, NEW, model, threads)
@@ -139,10 +139,7 @@ def test_cases_of_one_side_are_counted_in_order_and_folded() -> None:
 
 
 def test_figure_of_another_delegate_is_none_of_the_case() -> None:
-    fallen = [
-        replace(item, result=replace(item.result, status=CaseStatus.FELL_BACK))
-        for item in night(30_000, NEW)
-    ]
+    fallen = [replace(item, status=CaseStatus.FELL_BACK) for item in night(30_000, NEW)]
     found = compare_sides(night(20_000, OLD), fallen, Rule())
     assert "30.0 ms" not in to_text(found)
     assert "30.0 ms" not in to_markdown(found)
@@ -175,7 +172,7 @@ def test_comparison_of_thousands_draws_the_worst_and_says_where_the_others_are()
 def test_figure_that_is_no_result_is_none_in_json(status: CaseStatus) -> None:
     before = [item for threads in (1, 2) for item in night(20_000, OLD, threads=threads, count=2)]
     after, last = night(20_100, NEW, threads=1, count=2), night(9_000, NEW, threads=2, count=2)
-    after += [replace(item, result=replace(item.result, status=status)) for item in last]
+    after += [replace(item, status=status) for item in last]
     found = compare_sides(before, after, Rule())
     cases = to_data(found)["cases"]
     assert isinstance(cases, list)
@@ -244,10 +241,7 @@ def test_level_of_an_interval_is_told_as_it_was_asked_for() -> None:
 @pytest.mark.parametrize("status", [CaseStatus.FAILED, CaseStatus.FELL_BACK, CaseStatus.UNFIT])
 def test_a_case_that_only_the_candidate_breaks_is_a_failure(status: CaseStatus) -> None:
     good = night(20_000, OLD), night(20_000, NEW)
-    broken = [
-        replace(item, result=replace(item.result, status=status))
-        for item in night(20_000, NEW, threads=1)
-    ]
+    broken = [replace(item, status=status) for item in night(20_000, NEW, threads=1)]
     sides = [*good[0], *night(20_000, OLD, threads=1)], [*good[1], *broken]
     found = compare_sides(*sides, Rule())
     fails = status is not CaseStatus.UNFIT
@@ -275,7 +269,7 @@ def test_outputs_that_turned_wrong_are_a_failure_and_first_whatever_is_let_pass(
 
     def night_of_gpu(
         campaign: CampaignId, verdict: ParityVerdict, timing: list[RunRecord] | None = None
-    ) -> MeasuredCase:
+    ) -> CaseResult:
         runs = timing or series(gpu, 20_000, 8, campaign_id=campaign)
         compared = replace(parity(gpu, verdict, 0.97), campaign_id=campaign)
         (item,) = measured_cases([*runs, compared], devices={}, builds={})

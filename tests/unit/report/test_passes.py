@@ -103,7 +103,7 @@ def test_starts_are_medians_by_stage_and_leave_rejected_ones_out() -> None:
         ("process-cold", 1, 14.0, "trusted"),
         ("cache-warm", 1, 10.0, "suspect"),
     ]
-    assert row.result.summary is None
+    assert row.summary is None
 
 
 def test_starts_are_shown_only_where_there_are_any() -> None:
@@ -139,9 +139,9 @@ def test_threads_of_other_tools_delegates_and_devices_arent_one_series() -> None
 
 def test_delegate_row_names_the_operators_that_fell_off_it() -> None:
     rows = small_lab().data().results
-    partial = [row for row in rows if row.delegate and row.delegate.delegated_nodes == 28]
+    partial = [row for row in rows if row.evidence and row.evidence.delegated_nodes == 28]
     assert [row.cpu_operators for row in partial] == ["TOPK_V2 (Operation is not supported.)"]
-    assert [row.speed_up for row in rows if row.result.status.value == "fell-back"] == [None]
+    assert [row.speed_up for row in rows if row.status.value == "fell-back"] == [None]
 
 
 def test_accuracy_is_known_by_content() -> None:

@@ -103,11 +103,11 @@ def test_fastest_is_found_by_means_where_one_program_prints_no_medians() -> None
     older = replace(CPU, build_sha256=OTHER_BUILD.sha256)
     # Its mean lies above the other's median, although it is the faster one.
     data = data_of(*printed(CPU, 10_000), *printed(older, 9_500, has_median=False))
-    assert row_of(data, older).result.summary.median_us == pytest.approx(9_500 * SKEW, rel=0.01)  # type: ignore[union-attr]
+    assert row_of(data, older).summary.median_us == pytest.approx(9_500 * SKEW, rel=0.01)  # type: ignore[union-attr]
     assert (row_of(data, older).best, row_of(data, CPU).best) == (BestMark.BEST, BestMark.NONE)
     assert ": xnnpack, build other" in data.headline.answers[0]
     # What is shown of each stays its own.
-    assert row_of(data, CPU).result.summary.median_us == pytest.approx(10_000, rel=0.01)  # type: ignore[union-attr]
+    assert row_of(data, CPU).summary.median_us == pytest.approx(10_000, rel=0.01)  # type: ignore[union-attr]
 
 
 def test_median_that_no_mean_was_printed_of_is_not_ranked_among_means() -> None:

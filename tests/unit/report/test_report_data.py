@@ -331,7 +331,7 @@ def test_start_figures_come_from_the_invocations_that_count():
 def test_finding_of_several_invocations_is_told_once_with_its_count():
     warning = Finding(code="throttled", severity=Severity.WARNING, message="hot")
     data = data_of(*series(case(REAL_PIXEL), 1_000, 3, findings=(warning,)), devices=(REAL_PIXEL,))
-    (finding,) = data.results[0].findings
+    (finding,) = data.results[0].finding_counts
     assert (finding.finding.code, finding.count) == ("throttled", 3)
     assert finding.next_step
 
@@ -416,7 +416,7 @@ def test_failure_code_of_a_program_tells_the_step_that_its_reader_knows():
 
 def test_a_case_without_a_timing_pass_is_neither_missing_nor_doubtful():
     data = data_of(*(run(case(), number, run_pass=Pass.SUSTAINED) for number in range(3)))
-    assert data.results[0].result.status is CaseStatus.UNTIMED
+    assert data.results[0].status is CaseStatus.UNTIMED
     assert data.headline.trust.startswith("No latency was requested")
     assert data.headline.warnings == ()
 
@@ -425,7 +425,7 @@ def test_a_case_whose_timing_was_planned_and_not_done_is_missing():
     lab = lab_of([run(case(), 0, run_pass=Pass.SUSTAINED)])
     planned = campaign_of([*lab.runs, run(case(), 0)])
     data = lab.data(campaigns=(planned,))
-    assert data.results[0].result.status is CaseStatus.NOT_RUN
+    assert data.results[0].status is CaseStatus.NOT_RUN
     assert "resume" in data.results[0].next_step
     assert "not run" in data.headline.warnings[0]
 
@@ -439,7 +439,7 @@ def test_the_pair_that_warms_a_phone_is_no_result():
     data = lab.data(campaigns=campaigns)
     for row in data.results:
         assert [invocation.number for invocation in row.invocations] == [2, 3, 4, 5]
-        assert row.result.summary.count == 4
+        assert row.summary.count == 4
 
 
 def test_a_clean_figure_that_is_not_precise_says_so_wherever_it_stands():
@@ -454,7 +454,7 @@ def test_a_clean_figure_that_is_not_precise_says_so_wherever_it_stands():
     ):
         data = data_of(*runs, devices=(device,))
         (row,) = data.results
-        assert row.result.is_judged
+        assert row.is_judged
         assert not exported(row)["is_precise"]
         text = render_text_table(data)
         assert f"1 of 1 result clean {told}" in data.headline.trust
@@ -471,7 +471,7 @@ def test_the_plan_says_how_precise_a_figure_is_to_be():
         terms = Terms(stopping=StoppingRule(first=5, most=5, half_width=goal))
         planned = replace(campaign_of(runs, terms=terms))
         data = lab_of(runs, PIXEL_3).data(campaigns=(planned,))
-        assert [row.result.is_precise for row in data.results] == [is_precise]
+        assert [row.is_precise for row in data.results] == [is_precise]
 
 
 def test_folders_of_a_computer_stand_in_no_report_and_those_of_a_phone_do():
