@@ -327,6 +327,15 @@ class CaseResult:
         chosen = set(self.used)
         return {run.invocation: run for run in self.timing if run.run_id in chosen}
 
+    def figure_kind(self, run: RunRecord) -> FigureKind:
+        """Return what a run's latency is: of those used the figure's kind, of others what it printed,
+        a mean where there is no usable median.
+        """
+        if run.run_id in self.used:
+            return self.figure
+        has_median = figure_us(run, FigureKind.MEDIAN) is not None
+        return FigureKind.MEDIAN if has_median else FigureKind.MEAN
+
     @property
     def has_completed(self) -> bool:
         """Whether a run of it completed, whose outputs can be checked."""

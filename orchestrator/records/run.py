@@ -14,7 +14,7 @@ from typing import Final
 from orchestrator.frozen import frozen
 from orchestrator.records.case import FIGURE_PASS, CampaignId, Case, Pass, RunId, RunKey
 from orchestrator.records.device import DeviceState
-from orchestrator.records.verdict import Quality, QualityVerdict
+from orchestrator.records.verdict import Quality, QualityVerdict, Severity
 
 #: The file that an iPhone's app writes when a run has ended, with its exit code.
 DONE_FILE: Final = "benchmark.done"
@@ -349,6 +349,14 @@ class RunRecord:
         if self.outcome is Outcome.SKIPPED:
             return False
         return self.outcome is not Outcome.COMPLETED or self.verdict.quality is Quality.REJECTED
+
+    @property
+    def lost_code(self) -> str:
+        """The code of why it gave no result; empty where it gave one or wasn't started."""
+        if not (self.is_begun and self.is_without_result):
+            return ""
+        errors = (item.code for item in self.verdict.findings if item.severity is Severity.ERROR)
+        return self.reason_code or next(errors, "rejected")
 
     @property
     def ended_at(self) -> datetime:

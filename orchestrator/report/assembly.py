@@ -10,7 +10,6 @@ from dataclasses import field, replace
 
 from orchestrator.analysis.case_result import CaseResult
 from orchestrator.analysis.measured import judge_cases
-from orchestrator.analysis.outcome import figure_us
 from orchestrator.analysis.rounds import progress_by_case
 from orchestrator.frozen import frozen
 from orchestrator.passes import passes
@@ -28,10 +27,9 @@ from orchestrator.records.case import (
     grouped,
 )
 from orchestrator.records.device import DeviceFacts, DeviceKind
-from orchestrator.records.run import FigureKind, RunRecord
+from orchestrator.records.run import RunRecord
 from orchestrator.report.data import ReportData
 from orchestrator.report.winners import ranked
-from orchestrator.tables.devices import origin_of
 from orchestrator.tables.escapes import without_folders
 from orchestrator.tables.labels import (
     MODEL_HASH,
@@ -50,7 +48,6 @@ from orchestrator.tables.passes import (
 )
 from orchestrator.tables.rows import (
     DeviceRow,
-    InvocationRow,
     ModelRow,
     ResultRow,
     SkipRow,
@@ -195,6 +192,7 @@ def _result_row(
     peaks = (run for spec in specs_with_runs if spec.measures_memory for run in of_pass[spec.name])
     memory_reports = usable_reports(peaks) or timed
     runs = tuple(_shown_run(run, clean) for run in result.runs)
+    logged = ((run.run_id, *shown.logs[run.run_id]) for run in runs if run.run_id in shown.logs)
     return ResultRow(
         **vars(replace(result, runs=runs, reason=clean(result.reason))),
         model=shown.models[result.case.subject],
@@ -206,12 +204,9 @@ def _result_row(
         init_memory_mib=median_or_none(report.init_memory_mib for report in memory_reports),
         overall_memory_mib=median_or_none(report.overall_memory_mib for report in memory_reports),
         peak_memory_mib=median_or_none(report.peak_memory_mib for report in memory_reports),
-        invocations=tuple(
-            _invocation_row(
-                run, result, campaigns.get(run.campaign_id), shown.logs.get(run.run_id), clean
-            )
-            for run in runs
-        ),
+        logs={
+            run_id: (replace(log, text=clean(log.text)), samples) for run_id, log, samples in logged
+        },
         pass_lines={
             FIGURES_TABLE.name: tuple(
                 figure for spec in specs_with_runs for figure in _figures(spec, of_pass[spec.name])
@@ -249,31 +244,6 @@ def _figures(spec: PassSpec, runs: Sequence[RunRecord]) -> Iterator[PassFigure]:
             digits=figure.digits,
             count=len(values),
         )
-
-
-def _invocation_row(
-    run: RunRecord,
-    result: CaseResult,
-    campaign: Campaign | None,
-    log_and_samples: tuple[LogExcerpt, str] | None,
-    clean: Callable[[str], str],
-) -> InvocationRow:
-    log, samples = log_and_samples or (None, "")
-    is_used = run.run_id in result.used
-    kind = result.figure
-    if not is_used:
-        # As printed: the mean where there is no usable median.
-        has_median = figure_us(run, FigureKind.MEDIAN) is not None
-        kind = FigureKind.MEDIAN if has_median else FigureKind.MEAN
-    return InvocationRow(
-        run=run,
-        is_used=is_used,
-        figure=kind,
-        latency_us=figure_us(run, kind),
-        origin="" if campaign is None else origin_of(campaign),
-        log=None if log is None else replace(log, text=clean(log.text)),
-        samples=samples,
-    )
 
 
 def _device_rows(

@@ -183,7 +183,7 @@ def _scope(data: ReportData) -> str:
     name_list = ", ".join(names[:_MOST_DEVICES]) + (
         f" and {len(names) - _MOST_DEVICES} more" if names[_MOST_DEVICES:] else ""
     )
-    case_runs = [item.run for row in cases for item in row.invocations]
+    case_runs = [run for row in cases for run in row.runs]
     stored = sum(run.outcome is not Outcome.UNFIT for run in case_runs)
     left_out = sum(run.outcome is Outcome.SKIPPED for run in case_runs)
     runs = counted(stored, "invocation") + (f", {left_out} of them left out" if left_out else "")
@@ -220,7 +220,7 @@ def _no_time(data: ReportData) -> str:
         skipped_cases = {*map(combination, skipped_cases)} - {
             combination(row.case) for row in data.results
         }
-    runs = (item.run for row in data.results for item in row.invocations)
+    runs = (run for row in data.results for run in row.runs)
     text = no_time_text(len(skipped_cases), sum(run.reason_code == OUT_OF_TIME for run in runs))
     return _sentence(text)
 
@@ -232,8 +232,8 @@ def _trust(cases: Sequence[ResultRow]) -> str:
     text = "No latency was requested: the passes have sections of their own."
     if timed:
         text = f"{clean} of {counted(timed, 'result')} clean{_precision(cases)}."
-    started = [item for row in cases for item in row.invocations if item.run.is_begun]
-    if failed := sum(bool(item.failure_code) for item in started):
+    started = [run for row in cases for run in row.runs if run.is_begun]
+    if failed := sum(bool(run.lost_code) for run in started):
         text += f" {failed} of {counted(len(started), 'invocation')} that ran gave no result."
     if virtual:
         text += f" {counted(virtual, 'case')} of virtual phones: no measurements."

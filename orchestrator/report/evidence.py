@@ -12,10 +12,11 @@ from markupsafe import escape
 
 from orchestrator.analysis.case_result import OWN_FIGURE, CaseStatus
 from orchestrator.analysis.drift import ATTEMPT_NUMBERS
+from orchestrator.analysis.outcome import figure_us
 from orchestrator.delegates import place_of
 from orchestrator.passes import is_sustained
 from orchestrator.records.case import FIGURE_PASS
-from orchestrator.records.run import DelegateEvidence
+from orchestrator.records.run import DelegateEvidence, RunRecord
 from orchestrator.records.verdict import OUTPUT_FINDINGS
 from orchestrator.report.charts import percentiles
 from orchestrator.tables.escapes import visible, visible_block
@@ -29,7 +30,7 @@ from orchestrator.tables.labels import (
     moment_text,
 )
 from orchestrator.tables.results import BY_NAME, INVOCATIONS, CaseInvocation, figures_decimals
-from orchestrator.tables.rows import InvocationRow, ResultRow
+from orchestrator.tables.rows import ResultRow
 from orchestrator.tables.runs import LOG_CHARACTERS, LogExcerpt, device_moment, shorter
 from orchestrator.tables.table import NOTHINGS, PAGE, Column, Table
 from orchestrator.units import counted, format_bytes
@@ -73,10 +74,10 @@ def evidence_of(rows: Sequence[ResultRow]) -> Iterator[Sequence[tuple[str, Seque
             name="invocations",
             caption="Invocations",
             columns=columns,
-            rows=[(row, item) for row in cases for item in row.invocations],
-            is_judged=lambda pair: pair[1].is_used,
+            rows=[(row, run) for row in cases for run in row.runs],
+            is_judged=lambda pair: pair[1].run_id in pair[0].used,
         )
-        run_tables = _parts(runs, [len(row.invocations) for row in cases])
+        run_tables = _parts(runs, [len(row.runs) for row in cases])
         findings = findings_table([item for row in cases for item in row.finding_counts])
         finding_tables = _parts(findings, [len(row.finding_counts) for row in cases])
         words = zip(*(column.cells(cases) for column in _JUDGED), strict=True)
@@ -112,7 +113,7 @@ def _run_columns(digits: int) -> list[Column[CaseInvocation]]:
         by_name[name] = replace(by_name[name], digits=digits)
     by_name["invocation"] = Column("invocation", "#", lambda pair: _number(pair[1]))
     by_name["started_at"] = replace(
-        by_name["started_at"], shown=lambda pair: moment_text(pair[1].run.started_at)
+        by_name["started_at"], shown=lambda pair: moment_text(pair[1].started_at)
     )
     return [
         replace(by_name[name], forms=PAGE, is_optional=True, is_merged=name in _MERGED)
@@ -212,47 +213,46 @@ def _nodes(evidence: DelegateEvidence) -> str:
 
 
 def _runs(row: ResultRow, runs: str, characters: int) -> Iterator[Block]:
-    if not row.invocations:
+    if not row.runs:
         yield _p("No invocation is stored.")
         return
     yield tag("h3", "Invocations")
-    used = [item.latency_us for item in row.invocations if item.is_used]
+    used = [figure_us(run, row.figure) for run in row.runs if run.run_id in row.used]
     is_drawn = row.own_summary is not None and not row.case.is_per_token and len(used) > 1
     yield ("runs", runs, percentiles(row.case, used)) if is_drawn else runs
     moments = []
-    for item in row.invocations:
-        run, number = item.run, _number(item)
+    for run in row.runs:
         for word, state in (("before", run.state_before), ("after", run.state_after)):
             if state is not None:
-                moments.append((number, word, *device_moment(state)))
+                moments.append((_number(run), word, *device_moment(state)))
     if moments:
         yield tag("h3", "Conditions before and after")
         yield "moments", moments
-    for item in row.invocations:
-        if item.samples:
-            yield "samples", f"While invocation {_number(item)} ran", item.samples
+    logged = [(run, *row.logs[run.run_id]) for run in row.runs if run.run_id in row.logs]
+    for run, _, samples in logged:
+        if samples:
+            yield "samples", f"While invocation {_number(run)} ran", samples
     if row.command:
         yield tag("h3", "Command") + _pre(visible(row.command))
-    for item in row.invocations:
-        if item.log is not None:
-            yield from _log(item, item.log, characters)
+    for run, log, _ in logged:
+        yield from _log(run, log, characters)
 
 
-def _number(item: InvocationRow) -> str:
+def _number(run: RunRecord) -> str:
     """Return a run's number, with its pass unless it is timing: ``3 cold``."""
-    if item.run.run_pass is FIGURE_PASS:
-        return str(item.number)
-    if not is_sustained(item.run):
-        return f"{item.number} {item.run.run_pass}"
-    tried, number = divmod(item.run.invocation, ATTEMPT_NUMBERS)
-    return f"{number + 1} {item.run.run_pass}" + (f", attempt {tried + 1}" if tried else "")
+    if run.run_pass is FIGURE_PASS:
+        return str(run.invocation + 1)
+    if not is_sustained(run):
+        return f"{run.invocation + 1} {run.run_pass}"
+    tried, number = divmod(run.invocation, ATTEMPT_NUMBERS)
+    return f"{number + 1} {run.run_pass}" + (f", attempt {tried + 1}" if tried else "")
 
 
-def _log(run: InvocationRow, whole_log: LogExcerpt, characters: int) -> Iterator[Block]:
-    code = run.run.exit_code
+def _log(run: RunRecord, whole_log: LogExcerpt, characters: int) -> Iterator[Block]:
+    code = run.exit_code
     status = f", exit code {code}" if code is not None else ""
     yield tag("h3", plain(f"Log of invocation {_number(run)}{status}"))
-    store_note = f"it is in the store under run {tag('code', plain(run.run.run_id))}."
+    store_note = f"it is in the store under run {tag('code', plain(run.run_id))}."
     if not characters:
         size = format_bytes(whole_log.total_bytes)
         yield _p(f"{size} of output, left out of a report of this size; {store_note}")

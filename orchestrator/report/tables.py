@@ -263,7 +263,7 @@ def _with_memory(rows: Iterable[ResultRow]) -> list[ResultRow]:
         if row.has_memory
         and (
             row.own_summary is None
-            or any(stored_pass(item.run.run_pass).measures_memory for item in row.invocations)
+            or any(stored_pass(run.run_pass).measures_memory for run in row.runs)
         )
     ]
 
@@ -280,10 +280,10 @@ def _passes(rows: Sequence[ResultRow]) -> Iterator[str]:
         reason
         for row in rows
         for reason in dict.fromkeys(
-            (item.run.run_pass, item.run.reason_code, item.run.reason)
-            for item in row.invocations
-            if item.run.outcome is Outcome.SKIPPED and item.run.run_pass is not FIGURE_PASS
-            if item.run.reason_code != OUT_OF_TIME
+            (run.run_pass, run.reason_code, run.reason)
+            for run in row.runs
+            if run.outcome is Outcome.SKIPPED and run.run_pass is not FIGURE_PASS
+            if run.reason_code != OUT_OF_TIME
         )
     )
     for (name, code, reason), count in left_out.items():

@@ -164,9 +164,7 @@ def fastest_notes(rows: Sequence[ResultRow], names: ShortNames) -> list[str]:
     notes = [names.note]
     if unclean:
         notes.append(f"{counted(unclean, 'configuration')} without a clean figure: see the report.")
-    if lost_codes := [
-        code for row in rows for item in row.invocations if (code := item.failure_code)
-    ]:
+    if lost_codes := [code for row in rows for run in row.runs if (code := run.lost_code)]:
         code_list = ", ".join(dict.fromkeys(lost_codes))
         count = counted(len(lost_codes), "invocation")
         notes.append(f"{count} gave no result ({code_list}): see the report.")

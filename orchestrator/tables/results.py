@@ -8,19 +8,19 @@ from typing import Any, Final, TypeVar
 
 from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.analysis.effect import Ratio
-from orchestrator.analysis.outcome import truth_of
+from orchestrator.analysis.outcome import figure_us, truth_of
 from orchestrator.analysis.summary import Summary
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.device import DeviceState
-from orchestrator.records.run import DelegateTruth
+from orchestrator.records.run import DelegateTruth, RunRecord
 from orchestrator.records.verdict import Quality, Severity
+from orchestrator.tables.devices import origin_of
 from orchestrator.tables.findings import FINDINGS
 from orchestrator.tables.labels import OUTPUT_CLASSES, figure_text
 from orchestrator.tables.passes import PassTable, quality_class
 from orchestrator.tables.rows import (
     BestMark,
     DeviceRow,
-    InvocationRow,
     ModelRow,
     ResultRow,
 )
@@ -680,26 +680,37 @@ def exported_table(
 
 
 #: An invocation with its case.
-CaseInvocation = tuple[ResultRow, InvocationRow]
+CaseInvocation = Part[RunRecord]
 
 
 def _case_invocations(row: ResultRow) -> list[CaseInvocation]:
-    return [(row, item) for item in row.invocations]
+    return [(row, run) for run in row.runs]
 
 
 def _is_result(pair: CaseInvocation) -> bool:
     """Whether an invocation's latency is part of its case's result."""
-    row, item = pair
-    return item.is_used and row.own_summary is not None
+    row, run = pair
+    return run.run_id in row.used and row.own_summary is not None
+
+
+def _printed_us(pair: CaseInvocation) -> float | None:
+    row, run = pair
+    return figure_us(run, row.figure_kind(run))
 
 
 def _latency(pair: CaseInvocation) -> float | None:
-    return pair[1].latency_us if _is_result(pair) else None
+    return _printed_us(pair) if _is_result(pair) else None
+
+
+def _origin(pair: CaseInvocation) -> str:
+    row, run = pair
+    campaigns = (item for item in row.campaigns if item.campaign_id == run.campaign_id)
+    return next(map(origin_of, campaigns), "")
 
 
 def _percentile(name: str) -> Callable[[CaseInvocation], float | None]:
     def percentile(pair: CaseInvocation) -> float | None:
-        report = pair[1].run.report
+        report = pair[1].report
         figures = report.inference if report is not None and _is_result(pair) else None
         return getattr(figures, name) if figures is not None else None
 
@@ -708,7 +719,7 @@ def _percentile(name: str) -> Callable[[CaseInvocation], float | None]:
 
 def _state(name: str) -> Callable[[CaseInvocation], Mapping[str, object] | None]:
     def device_state(pair: CaseInvocation) -> Mapping[str, object] | None:
-        state: DeviceState | None = getattr(pair[1].run, name)
+        state: DeviceState | None = getattr(pair[1], name)
         return None if state is None else {part: getattr(state, part) for part in _STATE}
 
     return device_state
@@ -727,10 +738,10 @@ _STATE: Final = (
     "memory_available_bytes",
 )
 _RUN: Final[Mapping[str, Column[CaseInvocation]]] = {
-    column.name: column.of(lambda pair: pair[1].run) for column in RUNS
+    column.name: column.of(_part) for column in RUNS
 }
 _CASE: Final[Mapping[str, Column[CaseInvocation]]] = {
-    column.name: column.of(lambda pair: pair[0], forms=EVERYWHERE - NESTED) for column in CASE_NAMES
+    column.name: column.of(_case, forms=EVERYWHERE - NESTED) for column in CASE_NAMES
 }
 INVOCATIONS: Final[Sequence[Column[CaseInvocation]]] = (
     *(_RUN[name] for name in ("run_id", "campaign_id", "case_key")),
@@ -741,14 +752,14 @@ INVOCATIONS: Final[Sequence[Column[CaseInvocation]]] = (
     *(_RUN[name] for name in ("pass", "invocation", "outcome", "reason_code", "reason", "quality")),
     *(_RUN[name] for name in ("inferences", "init_us", "first_inference_us")),
     *(_RUN[name] for name in ("started_at", "duration_s", "exit_code")),
-    Column("delegate_truth", "delegate", lambda pair: truth_of(pair[1].run)),
+    Column("delegate_truth", "delegate", lambda pair: truth_of(pair[1])),
     Column("is_used", "used", _is_result, Kind.FLAG),
     replace(_RUN["is_virtual"], value=lambda pair: pair[0].is_virtual),
-    Column("origin", "origin", lambda pair: pair[1].origin, is_optional=True),
+    Column("origin", "origin", _origin, is_optional=True),
     Column(
         "figure",
         "figure",
-        lambda pair: pair[1].figure if pair[1].latency_us is not None else None,
+        lambda pair: pair[0].figure_kind(pair[1]) if _printed_us(pair) is not None else None,
         forms=DATA,
     ),
     replace(_RUN["latency_us"], value=_latency),
@@ -764,7 +775,7 @@ INVOCATIONS: Final[Sequence[Column[CaseInvocation]]] = (
         _RUN["latency_us"],
         name="not_a_result_us",
         head="not a result",
-        value=lambda pair: None if _is_result(pair) else pair[1].latency_us,
+        value=lambda pair: None if _is_result(pair) else _printed_us(pair),
         is_optional=True,
     ),
     *(
@@ -777,7 +788,7 @@ INVOCATIONS: Final[Sequence[Column[CaseInvocation]]] = (
         )
         for name in ("p5", "p95")
     ),
-    Column("command", "command", lambda pair: pair[1].run.command, forms=DATA),
+    Column("command", "command", lambda pair: pair[1].command, forms=DATA),
     *(
         Column(name, name.replace("_", " "), _state(name), Kind.RECORD, forms=NESTED)
         for name in ("state_before", "state_after")

@@ -18,13 +18,12 @@ from orchestrator.analysis.summary import LEVEL, Summary
 from orchestrator.delegates import place_of
 from orchestrator.frozen import frozen
 from orchestrator.records.campaign import Campaign
-from orchestrator.records.case import FIGURE_PASS, Pass, SkippedCase
+from orchestrator.records.case import FIGURE_PASS, Pass, RunId, SkippedCase
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.run import (
     THREADS_UNUSED,
     FigureKind,
     Outcome,
-    RunRecord,
 )
 from orchestrator.records.verdict import Outputs, ParityVerdict, Quality, Severity
 from orchestrator.tables.devices import origin_of
@@ -121,38 +120,6 @@ _FAILURE_WORDS: Final = {
 }
 
 
-@frozen
-class InvocationRow:
-    """One process that was started. Its run has no attachments; its texts are ready for a report."""
-
-    run: RunRecord
-    #: Whether the case's figure comes from this invocation among others.
-    is_used: bool
-    #: Whether ``latency_us`` is the median or the mean of its inferences.
-    figure: FigureKind
-    latency_us: float | None
-    #: Where its campaign was imported from; empty for this lab's own.
-    origin: str
-    #: The log of the case's most informative invocation, and its samples as JSON.
-    log: LogExcerpt | None
-    samples: str
-
-    @property
-    def number(self) -> int:
-        """The number from 1 within (case, pass)."""
-        return self.run.invocation + 1
-
-    @property
-    def failure_code(self) -> str:
-        """The code of its failure; empty where it gave a result or wasn't started."""
-        if not (self.run.is_begun and self.run.is_without_result):
-            return ""
-        errors = (
-            item.code for item in self.run.verdict.findings if item.severity is Severity.ERROR
-        )
-        return self.run.reason_code or next(errors, "rejected")
-
-
 class FailedRuns(NamedTuple):
     """Processes of one case that failed for one reason."""
 
@@ -163,8 +130,10 @@ class FailedRuns(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class ResultRow(CaseResult):
-    """One case of a report: its result, and what else is shown of it. Its runs are without
-    operators, which are in ``profiles``.
+    """One case of a report: its result, and what else is shown of it.
+
+    Its runs have no attachments, and no operators, which are in ``profiles``; their texts are ready
+    for a report.
     """
 
     model: ModelRow
@@ -190,7 +159,8 @@ class ResultRow(CaseResult):
     init_memory_mib: float | None
     overall_memory_mib: float | None
     peak_memory_mib: float | None
-    invocations: Sequence[InvocationRow]
+    #: The log of the case's most informative run, and that run's samples as JSON, by its id.
+    logs: Mapping[RunId, tuple[LogExcerpt, str]]
     #: The lines of passes beside its latency, by the name of their table.
     pass_lines: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     #: By campaign, where the plan has the pass ``profile``.
@@ -266,7 +236,7 @@ class ResultRow(CaseResult):
     @property
     def command(self) -> str:
         """The command of the first invocation that has one."""
-        return next((item.run.command for item in self.invocations if item.run.command), "")
+        return next((run.command for run in self.runs if run.command), "")
 
     @property
     def next_step(self) -> str:
@@ -280,12 +250,10 @@ class ResultRow(CaseResult):
         """
         if self.own_summary is None and self.status is not CaseStatus.UNTIMED:
             return []
-        started = [item for item in self.invocations if item.run.is_begun]
-        of_pass = Counter(item.run.run_pass for item in started)
+        started = [run for run in self.runs if run.is_begun]
+        of_pass = Counter(run.run_pass for run in started)
         counts = Counter(
-            (item.run.run_pass, item.run.outcome, code)
-            for item in started
-            if (code := item.failure_code)
+            (run.run_pass, run.outcome, code) for run in started if (code := run.lost_code)
         )
         return [
             FailedRuns(

@@ -347,7 +347,9 @@ def test_log_shown_is_that_of_the_invocation_with_most_to_tell():
         log=b"Segmentation fault\n",
     )
     row = data_of(*series(owner, 1_000, 3), failed).results[0]
-    logs = {invocation.number: invocation.log for invocation in row.invocations if invocation.log}
+    logs = {
+        one.invocation + 1: row.logs[one.run_id][0] for one in row.runs if one.run_id in row.logs
+    }
     # The fourth: invocations count from 1.
     assert list(logs) == [4]
     assert "Segmentation fault" in logs[4].text
@@ -381,12 +383,7 @@ def test_output_is_asked_for_where_it_may_be_shown_and_for_all_cases_at_once():
 
     first = lab.runs[0].run_id
     assert asked == [{first, silent[0].run_id}, {silent[1].run_id}, {spoke.run_id}]
-    shown = {
-        row.run.run_id: row.log.text
-        for result in data.results
-        for row in result.invocations
-        if row.log
-    }
+    shown = {run_id: log.text for row in data.results for run_id, (log, _) in row.logs.items()}
     assert set(shown) == {first, spoke.run_id}
     assert shown[spoke.run_id] == "it broke\n"
 
@@ -438,7 +435,7 @@ def test_the_pair_that_warms_a_phone_is_no_result():
     campaigns = (campaign_of(runs, terms=Terms(pairing=pairing)),)
     data = lab.data(campaigns=campaigns)
     for row in data.results:
-        assert [invocation.number for invocation in row.invocations] == [2, 3, 4, 5]
+        assert [one.invocation for one in row.runs] == [1, 2, 3, 4]
         assert row.summary.count == 4
 
 
@@ -480,7 +477,7 @@ def test_folders_of_a_computer_stand_in_no_report_and_those_of_a_phone_do():
     own, phones = case(HOST, tool=ToolName.LITERT), case(PIXEL_3)
     data = data_of(*(replace(run(owner, log=said), command=command) for owner in (own, phones)))
     told = {
-        row.device.serial: (row.command, row.invocations[0].log.text.strip())
+        row.device.serial: (row.command, row.logs[row.runs[0].run_id][0].text.strip())
         for row in data.results
     }
     assert told["host"] == (".../python --graph=.../m.tflite", "Graph: [.../m.tflite]")
