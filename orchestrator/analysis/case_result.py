@@ -328,8 +328,8 @@ class CaseResult:
         return {run.invocation: run for run in self.timing if run.run_id in chosen}
 
     def figure_kind(self, run: RunRecord) -> FigureKind:
-        """Return what a run's latency is: of those used the figure's kind, of others what it printed,
-        a mean where there is no usable median.
+        """Return the kind of a run's latency: the figure's for a run used, else that of what it
+        printed, a mean where there is no usable median.
         """
         if run.run_id in self.used:
             return self.figure
