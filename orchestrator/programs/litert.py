@@ -175,7 +175,7 @@ def _delegate_evidence(
             truth = DelegateTruth.FULL
         elif is_xnnpack:
             truth = DelegateTruth.PARTIAL
-    lines = (*printed.lines, f"fully_accelerated: {is_full}")
+    lines = (f"fully_accelerated: {is_full}", *printed.lines)
     actual = "" if truth is DelegateTruth.UNKNOWN else case.delegate.value
     return DelegateEvidence(requested=case.delegate.value, actual=actual, truth=truth, lines=lines)
 

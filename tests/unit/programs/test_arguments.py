@@ -169,7 +169,7 @@ def test_litert_figures_come_from_its_json() -> None:
     assert (report.inference.median_us, report.inference.count) == (2050.0, 50)
     assert (report.init_us, report.first_inference_us) == (5500.0, 3000.0)
     assert report.delegate.truth is DelegateTruth.FULL
-    assert line in report.delegate.lines
+    assert report.delegate.lines == ("fully_accelerated: True", line)
 
 
 @pytest.mark.parametrize(
