@@ -7,6 +7,9 @@ import pytest
 
 from orchestrator.records.campaign import Origin, Terms
 from orchestrator.records.case import DelegateName
+from orchestrator.records.run import DelegateEvidence
+from orchestrator.records.verdict import ParityVerdict
+from orchestrator.report import evidence
 from orchestrator.report.render import render_html
 from tests.conftest import folds, golden
 from tests.samples.sample_lab import (
@@ -124,6 +127,28 @@ def test_hostile_names_are_shown_as_text():
     assert "right\\u202eto\\u2066left" in text
     assert "line one\\nline two\\r\\0\\u001b[31m" in text
     assert "\u202e" not in hostile_page()
+
+
+def test_no_text_of_a_case_is_html():
+    name = HOSTILE_NAMES[1]
+    told = DelegateEvidence(
+        requested=name, actual=name, lines=(name,), cpu_operators=((name, name),)
+    )
+    runs = [
+        replace(item, report=replace(item.report, delegate=told)) for item in series(case(), 9_000)
+    ]
+    lab = lab_of(runs, terms=Terms(origin=Origin(file=name, sha256="a" * 64)))
+    (row,) = lab.data().results
+    result = replace(
+        row.result, notes=(name,), parity=ParityVerdict.UNREADABLE, parity_reason=name, reason=name
+    )
+    measured = replace(row.measured, result=result)
+    ((case_evidence,),) = evidence.evidence_of(
+        [replace(row, measured=measured, stopped=(("", name),))]
+    )
+    html = "".join(block for block in case_evidence[1] if isinstance(block, str))
+    assert html.count("&lt;img") >= 10
+    assert Page(html).named("img") == []
 
 
 def test_hostile_names_cant_end_the_scripts():
