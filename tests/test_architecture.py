@@ -242,9 +242,9 @@ def part_of(path: Path) -> str:
     return place_of(path).partition("/")[0].removesuffix(".py")
 
 
-def calls(paths: Iterable[Path]) -> Iterator[tuple[Path, ast.Call, str]]:
+def calls() -> Iterator[tuple[Path, ast.Call, str]]:
     """Yield each call with the names of the called, empty where they are no names."""
-    for path in paths:
+    for path in modules():
         for node in nodes_of(path):
             if isinstance(node, ast.Call):
                 yield path, node, dotted(node.func)
@@ -743,7 +743,7 @@ def test_every_program_that_the_product_starts_gets_an_environment() -> None:
     starts = {"Popen", "run", "check_output", "call"}
     found = [
         f"{place_of(path)}:{node.lineno}"
-        for path, node, called in calls(modules())
+        for path, node, called in calls()
         if called in {"os.system", *(f"subprocess.{name}" for name in starts)}
         and "env" not in {item.arg for item in node.keywords}
     ]
@@ -754,7 +754,7 @@ def test_what_reaches_a_terminal_goes_through_one_function() -> None:
     writes = ("sys.stdout.write", "sys.stderr.write", "sys.stdout.buffer", "sys.stderr.buffer")
     found = {
         f"{place_of(path)}:{node.lineno}"
-        for path, node, called in calls(modules())
+        for path, node, called in calls()
         # The library's line of progress in a notebook is written through the same function's rule.
         if place_of(path) not in {"cli/output.py", "app/lab.py"}
         and (
