@@ -423,4 +423,4 @@ def _plan_reasons(row: ComparedCase, pairing: Pairing, count: PairCount | None) 
 def default_path(settings: Settings, comparison: Comparison) -> Path:
     """Return the default path of a comparison's page."""
     name = f"compare-{comparison.axis}-{comparison.baseline}-{comparison.candidate}"
-    return settings.data_folder / "reports" / f"{safe_name(name, 120)}.html"
+    return settings.data_folder / "reports" / f"{safe_name(name[:120], 120)}.html"

@@ -79,7 +79,7 @@ def submit(
             hint="run it on the phones' own host with 'benchfarm run'",
         )
     models = identify_models(plan)
-    bare_name = safe_name(plan.name, 40).strip("_.-") or "plan"
+    bare_name = safe_name(plan.name[:40]).strip("_.-") or "plan"
     submission = name or f"{bare_name}-{secrets.token_hex(4)}"
     with FarmQueue(settings.store) as queue, Workspace(settings) as workspace:
         night = night_of(queue.now(), workspace.store.zone)
