@@ -283,6 +283,7 @@ def test_the_reference_workload_is_the_same_whatever_a_plan_measures() -> None:
     assert reference_case(plan(), PHONE, MODELS[0], {}) is None
 
 
+@needs_extension("iphone")
 def test_the_reference_workload_has_the_key_of_the_stored_ones_also_on_an_iphone() -> None:
     program = replace(NATIVE, tool=ToolName.LITERT_IOS, abi="")
     iphone = replace(PHONE, kind=DeviceKind.IOS)
