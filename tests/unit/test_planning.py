@@ -289,9 +289,8 @@ def test_the_reference_workload_has_the_key_of_the_stored_ones_also_on_an_iphone
     iphone = replace(PHONE, kind=DeviceKind.IOS)
     case = reference_case(plan(), iphone, MODELS[0], {(iphone.serial, program.tool): program})
     assert case is not None
-    assert (case.num_runs, case.min_secs, case.max_secs, case.warmup_runs, case.affinity) == (
-        *(10, 1.0, 30.0, 1, "big"),
-    )
+    settings = (case.num_runs, case.min_secs, case.max_secs, case.warmup_runs, case.affinity)
+    assert settings == (10, 1.0, 30.0, 1, "big")
 
 
 def test_flags_of_another_program_are_skipped_and_the_set_without_flags_runs() -> None:
