@@ -139,13 +139,15 @@ def test_no_text_of_a_case_is_html():
     ]
     lab = lab_of(runs, terms=Terms(origin=Origin(file=name, sha256="a" * 64)))
     (row,) = lab.data().results
-    result = replace(
-        row.result, notes=(name,), parity=ParityVerdict.UNREADABLE, parity_reason=name, reason=name
+    row = replace(
+        row,
+        notes=(name,),
+        parity=ParityVerdict.UNREADABLE,
+        parity_reason=name,
+        reason=name,
+        stopped=(("", name),),
     )
-    measured = replace(row.measured, result=result)
-    ((case_evidence,),) = evidence.evidence_of(
-        [replace(row, measured=measured, stopped=(("", name),))]
-    )
+    ((case_evidence,),) = evidence.evidence_of([row])
     html = "".join(block for block in case_evidence[1] if isinstance(block, str))
     assert html.count("&lt;img") >= 10
     assert Page(html).named("img") == []
