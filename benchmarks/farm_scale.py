@@ -28,8 +28,8 @@ import psycopg
 from private_postgresql import private_server
 
 from orchestrator.extensions.farm.job_table import Submission
-from orchestrator.extensions.farm.phone_workers import PhoneWorkers
 from orchestrator.extensions.farm.queue import Announced, FarmQueue
+from orchestrator.extensions.farm.worker import PhoneWorkers
 
 
 def hash_of(number: int, length: int) -> str:

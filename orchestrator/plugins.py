@@ -45,7 +45,6 @@ if TYPE_CHECKING:
         state_counts,
     )
     from orchestrator.app.importing import Imported, store_import
-    from orchestrator.app.inputs import find_flag_files, identify_models, reference_model
     from orchestrator.app.measuring import (
         CampaignInterruptedError,
         MeasuredCampaign,
@@ -65,7 +64,15 @@ if TYPE_CHECKING:
         QueueSource,
         Receiver,
     )
-    from orchestrator.app.preparing import Prepared, Task, prepare, start
+    from orchestrator.app.preparing import (
+        Prepared,
+        Task,
+        find_flag_files,
+        identify_models,
+        prepare,
+        reference_model,
+        start,
+    )
     from orchestrator.app.requests import ExportRequest, ImportRequest, PairLimits
     from orchestrator.app.resuming import close_cancelled, open_cases, reopen
     from orchestrator.app.status import queue_beside, queue_source
@@ -73,9 +80,22 @@ if TYPE_CHECKING:
     from orchestrator.app.time_limits import age_of, left_out_text, stored_left_out
     from orchestrator.app.workspace import Workspace
     from orchestrator.artifacts.fetch import Downloader
-    from orchestrator.cli.campaigns import campaign_result, facts_of, reporting_workspace
-    from orchestrator.cli.commands import command
-    from orchestrator.cli.options import DryRun, Json, Out, Reporting, Texts, plan_keys, share_of
+    from orchestrator.cli.campaigns import (
+        campaign_result,
+        facts_of,
+        observer_for_stderr,
+        reporting_workspace,
+    )
+    from orchestrator.cli.commands import (
+        DryRun,
+        Json,
+        Out,
+        Reporting,
+        Texts,
+        command,
+        plan_keys,
+        share_of,
+    )
     from orchestrator.cli.output import (
         CUT_EXIT_CODE,
         CommandResult,
@@ -88,7 +108,6 @@ if TYPE_CHECKING:
         to_json,
         watched,
     )
-    from orchestrator.cli.progress import observer_for_stderr
     from orchestrator.cli.reports import Importer, import_result
     from orchestrator.config.declarations import (
         MANIFEST_NAME,
@@ -106,7 +125,7 @@ if TYPE_CHECKING:
     from orchestrator.devices.quiet import UndoJournal
     from orchestrator.engine.events import DeviceNote
     from orchestrator.engine.reread import ForeignRun, ImportBatch, read_imported, report_identity
-    from orchestrator.entry_points import every, load, plugins
+    from orchestrator.installation import every, load, plugins
     from orchestrator.models.inspect import identify_model, inspect_model, sample_models
     from orchestrator.passes.specification import (
         Figure,
@@ -302,13 +321,12 @@ _HOMES: Final = {
         "app.exporting": "Redaction redaction_of",
         "app.farm": "PHONE_STATES RECENT_HOURS away_since read_farm state_counts",
         "app.importing": "Imported store_import",
-        "app.inputs": "find_flag_files identify_models reference_model",
         "app.measuring": "CampaignInterruptedError MeasuredCampaign measure run_plan",
         "app.pairing": "prepare_pair sides_of",
         "app.phones": "release_phone restore_phones",
         "app.plugin_kinds": "DeviceSource Exporter JobOwner Message Notifier Page Queue QueueSource"
         " Receiver",
-        "app.preparing": "Prepared Task prepare start",
+        "app.preparing": "Prepared Task find_flag_files identify_models prepare reference_model start",
         "app.requests": "ExportRequest ImportRequest PairLimits",
         "app.resuming": "close_cancelled open_cases reopen",
         "app.status": "queue_beside queue_source",
@@ -316,12 +334,10 @@ _HOMES: Final = {
         "app.time_limits": "age_of left_out_text stored_left_out",
         "app.workspace": "Workspace",
         "artifacts.fetch": "Downloader",
-        "cli.campaigns": "campaign_result facts_of reporting_workspace",
-        "cli.commands": "command",
-        "cli.options": "DryRun Json Out Reporting Texts plan_keys share_of",
+        "cli.campaigns": "campaign_result facts_of observer_for_stderr reporting_workspace",
+        "cli.commands": "DryRun Json Out Reporting Texts command plan_keys share_of",
         "cli.output": "CUT_EXIT_CODE CommandResult Streamed format_of room say tables_result tell to_json"
         " watched",
-        "cli.progress": "observer_for_stderr",
         "cli.reports": "Importer import_result",
         "config.declarations": "LiveInventory MANIFEST_NAME add_to_manifest load_manifest",
         "config.plan": "load_plan plan_from_options",
@@ -334,7 +350,7 @@ _HOMES: Final = {
         "devices.quiet": "UndoJournal",
         "engine.events": "DeviceNote",
         "engine.reread": "ForeignRun ImportBatch read_imported report_identity",
-        "entry_points": "every load plugins",
+        "installation": "every load plugins",
         "models.inspect": "identify_model inspect_model sample_models",
         "passes.specification": "Figure PassSpec",
         "planning.expansion": "FlagFiles",

@@ -7,9 +7,9 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from orchestrator.delegates import Delegate, FlagFamily, delegates_of
-from orchestrator.entry_points import every
 from orchestrator.errors import PlanError
 from orchestrator.frozen import frozen
+from orchestrator.installation import every
 from orchestrator.ports import Tool
 from orchestrator.reading.lines import Buffer, Line
 from orchestrator.records.build_spec import FlagFault, FlagSchema

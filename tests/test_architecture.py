@@ -46,23 +46,22 @@ ALLOWED: dict[str, set[str]] = {
     "files": {"errors"},
     "processes": {"clock", "errors", "files"},
     "documents": {"errors"},
-    "installation": {"errors"},
-    "entry_points": {"errors", "frozen", "installation"},
+    "installation": {"errors", "frozen"},
     "records": FOUNDATION,
     "ports": RECORDS,
     "scripts": {"errors", "frozen", "ports"},
-    "delegates": RECORDS | {"entry_points"},
+    "delegates": RECORDS | {"installation"},
     "reading": RECORDS | {"delegates"},
-    "program": RECORDS | {"delegates", "entry_points", "ports", "reading"},
+    "program": RECORDS | {"delegates", "installation", "ports", "reading"},
     "analysis": RECORDS | {"delegates", "sysfs"},
     "tables": PORTS | {"analysis", "delegates"},
     "models": PORTS,
     "devices": PORTS | {"sysfs"},
     "store": PORTS | {"documents"},
     "settings": {"errors", "files", "frozen", "installation", "store"},
-    "passes": PORTS | {"entry_points", "analysis", "delegates", "models", "program", "tables"},
-    "programs": PORTS | {"delegates", "entry_points", "passes", "program", "reading"},
-    "config": PORTS | {"documents", "entry_points", "passes", "program"},
+    "passes": PORTS | {"analysis", "delegates", "models", "program", "tables"},
+    "programs": PORTS | {"delegates", "passes", "program", "reading"},
+    "config": PORTS | {"documents", "passes", "program"},
     "artifacts": PORTS | {"documents", "programs"},
     "planning": RECORDS | {"delegates", "passes", "programs"},
     "report": PORTS | {"analysis", "delegates", "passes", "programs", "tables"},
@@ -706,7 +705,7 @@ def test_what_only_asks_the_store_loads_no_numbers_library(tmp_path: Path) -> No
         # A notebook that only loads results.
         ("from orchestrator import Lab", ("sqlalchemy", "yaml", "orchestrator.devices")),
         # 'benchfarm devices' asks no store.
-        ("import orchestrator.app.phones, orchestrator.app.time_limits", ("sqlalchemy",)),
+        ("import orchestrator.app.phones, orchestrator.app.measuring", ("sqlalchemy",)),
         # What measures waits for no report before there is a run.
         (
             (

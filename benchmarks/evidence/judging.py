@@ -10,8 +10,7 @@ import numpy as np
 from benchfarm_virtual.hardware import VirtualHardware
 from benchfarm_virtual.profiles import load_profile, profile_names
 from orchestrator.analysis.case_result import CLOCKS_LOW_MAX, clocks_low
-from orchestrator.analysis.outcome import Ending
-from orchestrator.analysis.quality import Observed, judge
+from orchestrator.analysis.quality import Ending, Observed, judge
 from orchestrator.analysis.samples import with_busy_clock
 from orchestrator.passes import pass_of
 from orchestrator.records.case import (

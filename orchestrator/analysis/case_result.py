@@ -20,7 +20,7 @@ from orchestrator.analysis.intervals import (
     Autocorrelation,
     trimmed_mean,
 )
-from orchestrator.analysis.outcome import (
+from orchestrator.analysis.quality import (
     NOT_WHAT_WAS_ASKED,
     figure_us,
     of_one_kind,

@@ -19,7 +19,7 @@ from orchestrator.analysis.intervals import (
     Autocorrelation,
     autocorrelation_of,
 )
-from orchestrator.analysis.outcome import of_one_kind
+from orchestrator.analysis.quality import of_one_kind
 from orchestrator.analysis.summary import logs_of
 from orchestrator.records.campaign import Campaign, Terms
 from orchestrator.records.case import (

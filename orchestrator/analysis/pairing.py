@@ -1,6 +1,5 @@
-"""An A/B comparison's plan: the order of pairs, which of them count, and when they are enough.
-
-Pure.
+"""An A/B comparison's plan: the order of pairs, which of them count, and when they are enough; and
+what a phone can resolve, by sessions of one configuration (A/A). Pure.
 
 On every device a pair runs first, which shows whether the sides can be compared at all. Then the
 pairs are judged after 8, 12, 18 ... of them (interim looks), and end as soon as a change is shown
@@ -12,23 +11,34 @@ from __future__ import annotations
 
 import math
 import random
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, pairwise
 from statistics import median
 from typing import Final
 
-from orchestrator.analysis.case_result import actual_of
+from orchestrator.analysis.case_result import actual_of, judge_latency
 from orchestrator.analysis.comparison import Fact, Rule, same_kind
-from orchestrator.analysis.effect import LOOKS, Pairs, compare_pairs, interim_counts, pairs_of
+from orchestrator.analysis.effect import (
+    LOOKS,
+    Pairs,
+    compare_pairs,
+    compare_samples,
+    detectable_in_pairs,
+    interim_counts,
+    pairs_of,
+)
 from orchestrator.analysis.measured import judge_cases
+from orchestrator.analysis.quality import of_one_kind
 from orchestrator.analysis.rounds import SessionOf
+from orchestrator.analysis.summary import session_noise, summarize
 from orchestrator.frozen import frozen
 from orchestrator.records.campaign import Campaign, Invocation, Pairing
 from orchestrator.records.case import FIGURE_PASS, Case, CaseKey, Serial
 from orchestrator.records.run import ABANDONED, FAILED_BEFORE, OUT_OF_TIME, Outcome, RunRecord
 from orchestrator.records.verdict import ComparisonVerdict
-from orchestrator.units import counted, format_change, format_duration
+from orchestrator.units import counted, format_change, format_duration, format_latency
 
 #: Pairs of sides that can't be compared: enough for an interval of their ratio.
 _INCOMPARABLE_PAIRS: Final = 3
@@ -313,4 +323,110 @@ def is_reusable(stored: Campaign, requested: Campaign) -> bool:
         and pairing.detect <= requested_pairing.detect
         and pairing.change_rule == requested_pairing.change_rule
         and stored.terms.budget == requested.terms.budget
+    )
+
+
+#: The numbers of pairs for which the smallest visible change is listed.
+_PAIRS: Final = (5, 10, 20, 40, 80)
+
+
+@frozen
+class Session:
+    """One campaign of a configuration on one phone."""
+
+    median_us: float
+    seconds: float
+    #: Logarithms of the ratios of neighbouring processes, in pairs.
+    pairs: tuple[float, ...]
+    processes: int
+    #: One for each process, in the order of the runs.
+    latencies_us: tuple[float, ...]
+
+
+@frozen
+class SmallestChange:
+    """The smallest change that a comparison of some length can show."""
+
+    how: str
+    minutes: float
+    change: float
+
+
+@frozen
+class Resolution:
+    """The sessions of equal sides on a phone, and the changes that it can show."""
+
+    serial: Serial
+    title: str
+    configuration: str
+    sessions: tuple[Session, ...]
+
+    @property
+    def pair_noise(self) -> float | None:
+        """The standard deviation of the ratio of two processes in turns; None with too few."""
+        ratios = [ratio for session in self.sessions for ratio in session.pairs]
+        return statistics.stdev(ratios) if len(ratios) > 2 else None
+
+    @property
+    def between(self) -> float | None:
+        """The smallest change that 'benchfarm compare' usually detects between two sessions; None with
+        fewer than three.
+        """
+        if len(self.sessions) < 3:
+            return None
+        latencies = [session.latencies_us for session in self.sessions]
+        before, after = map(summarize, latencies[-2:])
+        return compare_samples(before, after, sessions=session_noise(latencies)).detectable
+
+    @property
+    def visible(self) -> list[SmallestChange]:
+        """The smallest visible changes, by the minutes of measuring."""
+        count = sum(session.processes for session in self.sessions)
+        process_s = sum(session.seconds for session in self.sessions) / count
+        noise = self.pair_noise
+        rows = [
+            SmallestChange(
+                how=f"ab, {pairs} pairs",
+                minutes=2 * pairs * process_s / 60,
+                change=detectable_in_pairs(noise, pairs),
+            )
+            for pairs in _PAIRS
+            if noise is not None
+        ]
+        if (between := self.between) is not None:
+            session_s = statistics.median(session.seconds for session in self.sessions)
+            rows.append(
+                SmallestChange(how="two sessions", minutes=2 * session_s / 60, change=between)
+            )
+        return rows
+
+    @property
+    def text(self) -> str:
+        """The sessions in a sentence."""
+        medians = [session.median_us for session in self.sessions]
+        apart = format_change(max(medians) / min(medians))
+        return (
+            f"{self.serial} ({self.title}), {self.configuration}: {counted(len(medians), 'session')}, "
+            f"{format_latency(min(medians))} to {format_latency(max(medians))} ({apart})"
+        )
+
+
+def campaign_session(runs: Sequence[RunRecord]) -> Session | None:
+    """Return the session of one campaign's runs of a case; None where they have no figure."""
+    summary = judge_latency(runs).own_summary
+    ended = sorted(
+        (run for run in runs if run.outcome is Outcome.COMPLETED), key=lambda run: run.started_at
+    )
+    figures = [latency_us for _, latency_us in of_one_kind(ended)[1]]
+    if summary is None or not figures:
+        return None
+    return Session(
+        median_us=summary.median_us,
+        seconds=(ended[-1].ended_at - ended[0].started_at).total_seconds(),
+        pairs=tuple(
+            math.log(after / before)
+            for before, after in zip(figures[::2], figures[1::2], strict=False)
+        ),
+        processes=len(figures),
+        latencies_us=tuple(figures),
     )

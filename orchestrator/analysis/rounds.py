@@ -24,7 +24,7 @@ from orchestrator.analysis.intervals import (
     margin,
 )
 from orchestrator.analysis.measured import judge_cases
-from orchestrator.analysis.outcome import figure_us
+from orchestrator.analysis.quality import figure_us
 from orchestrator.analysis.summary import LEVEL, Summary, logs_of, summarize
 from orchestrator.frozen import frozen
 from orchestrator.records.campaign import Campaign, Invocation

@@ -5,11 +5,11 @@ Nothing here prints or exits. Commands and Python (`lab`) make the same requests
 
 | verb | module | what it prepares |
 |---|---|---|
-| bench, run | `measuring.run_plan` | `preparing.task_of`: a plan, its files (`inputs`), its devices (`attached`) |
+| bench, run | `measuring.run_plan` | `preparing.task_of`: a plan, its files, its devices (`attached`) |
 | run --resume | `resuming.resume` | `reopen`: a stored campaign, its files, the devices of its open runs |
 | ab | `pairing.compare_ab` | `sides_of`, `prepare_pair`: two plans on the same devices, in turns |
 | bisect | `bisecting.bisect` | the sides of one comparison after the other |
-| device check --sessions | `resolution` | one plan several times |
+| device check --sessions | `pairing.measure_equal_sides` | one plan several times |
 | a farm's job | `extensions.farm.job` | a task with the files of its submission |
 
 `preparing.planned` makes the cases, `choice` says which build runs on which device, and

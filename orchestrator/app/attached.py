@@ -27,7 +27,6 @@ from orchestrator.devices.discovery import (
 )
 from orchestrator.devices.phone import AdbDevice
 from orchestrator.engine.events import DeviceNote, FileMoving
-from orchestrator.entry_points import every
 from orchestrator.errors import (
     AdbUnavailableError,
     BenchfarmError,
@@ -41,6 +40,7 @@ from orchestrator.errors import (
 )
 from orchestrator.files import safe_name
 from orchestrator.frozen import frozen
+from orchestrator.installation import every
 from orchestrator.planning.selection import Choice, check_names, choose, unmeasurable_matches
 from orchestrator.ports import Device, ListedPhone
 from orchestrator.processes import map_in_threads

@@ -14,9 +14,9 @@ from orchestrator.artifacts.fetch import fetch_build
 from orchestrator.artifacts.program import check_shows_benchmark
 from orchestrator.config.declarations import all_tool_names, tool_by_name
 from orchestrator.engine.flag_check import ask_for_flags, learn_flags
-from orchestrator.entry_points import plugins
 from orchestrator.errors import ArtifactError, OutputParseError, UsageError, closest
 from orchestrator.frozen import frozen
+from orchestrator.installation import plugins
 from orchestrator.programs import program, programs
 from orchestrator.programs.flags import schema_of
 from orchestrator.records.build_spec import BuildSpec, FlagSchema, FlagSpec

@@ -22,8 +22,8 @@ from orchestrator.analysis.comparison import (
 )
 from orchestrator.analysis.pairing import PairCount, pair_counts, pairing_of
 from orchestrator.analysis.summary import session_noises
-from orchestrator.app.progress import ending_text
 from orchestrator.app.requests import CompareOptions
+from orchestrator.app.status import ending_text
 from orchestrator.app.stored import (
     check_stored,
     find_campaigns,
@@ -33,7 +33,7 @@ from orchestrator.app.stored import (
     resume_notes,
 )
 from orchestrator.app.workspace import Workspace
-from orchestrator.engine.open_work import slim
+from orchestrator.engine.decisions import slim
 from orchestrator.errors import ArtifactError, UsageError
 from orchestrator.files import safe_name
 from orchestrator.records.campaign import Campaign, Pairing

@@ -198,7 +198,7 @@ def _phones(workspace: Workspace) -> list[HostCheck]:
 def _sources(workspace: Workspace) -> list[HostCheck]:
     """Find what this computer lacks for devices that adb doesn't reach."""
     from orchestrator.app.plugin_kinds import DeviceSource
-    from orchestrator.entry_points import every
+    from orchestrator.installation import every
 
     sources = every("devices", DeviceSource).items()
     reports = [(name, *source.lacking(workspace.settings)) for name, source in sources]

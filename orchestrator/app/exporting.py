@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from orchestrator.app.plugin_kinds import Exporter
 from orchestrator.app.requests import ROWS, ExportRequest
-from orchestrator.entry_points import find, plugins
 from orchestrator.errors import UsageError
 from orchestrator.files import (
     check_folder,
@@ -26,6 +25,7 @@ from orchestrator.files import (
     unwritable,
     write_file,
 )
+from orchestrator.installation import find, plugins
 from orchestrator.records.answers import DoneAnswer
 from orchestrator.records.campaign import Campaign
 from orchestrator.settings import Settings

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeVar, get_args
 from orchestrator.analysis.comparison import ComparedCase
 from orchestrator.analysis.comparison import Comparison as Compared
 from orchestrator.app import comparing
-from orchestrator.app.progress import event_text
 from orchestrator.app.requests import CompareOptions
+from orchestrator.app.status import event_text
 from orchestrator.app.stored import find_campaigns, report_data, report_title, write_html
 from orchestrator.app.workspace import Workspace
 from orchestrator.errors import BenchfarmError, UsageError

@@ -13,15 +13,14 @@ from orchestrator.analysis.measured import judge_cases
 from orchestrator.analysis.rounds import progress_by_case
 from orchestrator.app import time_limits
 from orchestrator.app.attached import Needs, OpenedDevices, unchecked_hint
-from orchestrator.app.inputs import identify_models
-from orchestrator.app.preparing import Prepared, prepare, start, task_of
+from orchestrator.app.preparing import Prepared, identify_models, prepare, start, task_of
 from orchestrator.app.status import PublishedStatus
 from orchestrator.app.workspace import Workspace
 from orchestrator.config.plan import plan_from_options
 from orchestrator.engine.campaign import run_on_devices
+from orchestrator.engine.decisions import slim
 from orchestrator.engine.events import CampaignEnded, DeviceNote
 from orchestrator.engine.invocation import CampaignContext
-from orchestrator.engine.open_work import slim
 from orchestrator.errors import (
     ArtifactError,
     DeviceError,

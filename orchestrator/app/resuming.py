@@ -14,8 +14,8 @@ from orchestrator.app.status import other_runners
 from orchestrator.app.stored import find_campaign, read_campaign
 from orchestrator.app.workspace import Workspace
 from orchestrator.engine.campaign import close_campaign
+from orchestrator.engine.decisions import open_work_by_serial, slim
 from orchestrator.engine.device_campaign import why_not_restored
-from orchestrator.engine.open_work import open_work_by_serial, slim
 from orchestrator.errors import BenchfarmError, DeviceBusyError, UsageError
 from orchestrator.files import sha256_of
 from orchestrator.passes import is_reference_run, pass_of, stored_pass

@@ -17,7 +17,7 @@ from orchestrator import __version__
 from orchestrator.analysis.case_result import CaseResult
 from orchestrator.analysis.measured import measured_cases
 from orchestrator.app import time_limits
-from orchestrator.app.progress import codes_of, ending_text, figure_of, nodes_of
+from orchestrator.app.status import codes_of, ending_text, figure_of, nodes_of
 from orchestrator.app.workspace import Workspace
 from orchestrator.errors import NotFoundError, PlanError, UsageError
 from orchestrator.files import check_folder, write_file
@@ -449,8 +449,7 @@ def report_data(
 
     Whole runs aren't held: tens of thousands would take a gigabyte.
     """
-    from orchestrator.report.assembly import Stored, build_report_data
-    from orchestrator.report.runs import newest_runs, slim_runs
+    from orchestrator.report.assembly import Stored, build_report_data, newest_runs, slim_runs
 
     campaign_ids = [item.campaign_id for item in campaigns]
     stored = Stored(

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 from typer import Argument, Option
 
 from orchestrator.app.requests import AddRequest
-from orchestrator.cli.commands import command, workspace_of
-from orchestrator.cli.options import Texts
+from orchestrator.cli.campaigns import downloads_on_stderr
+from orchestrator.cli.commands import Texts, command, workspace_of
 from orchestrator.cli.output import CommandResult, tables_result
-from orchestrator.cli.progress import downloads_on_stderr
 from orchestrator.errors import ArtifactError
 from orchestrator.frozen import frozen
 from orchestrator.records.build_spec import OWNED_FLAGS, FlagSpec

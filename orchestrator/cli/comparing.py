@@ -14,17 +14,18 @@ from typer import Argument, Option
 from orchestrator.app.requests import CompareOptions, PairLimits
 from orchestrator.cli.builds import RELEASE
 from orchestrator.cli.campaigns import facts_of, reporting, reporting_workspace
-from orchestrator.cli.commands import command, workspace_of
-from orchestrator.cli.devices import EQUAL_RUNS, equal_sides_result
-from orchestrator.cli.options import (
+from orchestrator.cli.commands import (
     LEAST_DIFFERENCE,
     Out,
     Texts,
     Wait,
+    command,
     parameter,
     plan_keys,
     share_of,
+    workspace_of,
 )
+from orchestrator.cli.devices import EQUAL_RUNS, equal_sides_result
 from orchestrator.cli.output import CommandResult, format_of, room, tables_result, to_json
 from orchestrator.errors import UsageError
 from orchestrator.files import check_writable, write_file

@@ -16,8 +16,7 @@ from typer import Argument, Context, Option
 
 from orchestrator import __version__
 from orchestrator.cli.campaigns import exit_code_of, reporting_workspace
-from orchestrator.cli.commands import command, workspace_of
-from orchestrator.cli.options import DryRun, Texts, Wait, refuse
+from orchestrator.cli.commands import DryRun, Texts, Wait, command, refuse, workspace_of
 from orchestrator.cli.output import CommandResult, tables_result, to_json
 from orchestrator.errors import DeviceError, UsageError
 from orchestrator.files import check_writable, write_file
@@ -226,16 +225,16 @@ def equal_sides_result(workspace: Workspace, plan: Plan) -> CommandResult:
     """Measure equal sides, and return the phones' resolutions; raises the fault that ended a
     device's part.
     """
-    from orchestrator.app import resolution
+    from orchestrator.app import pairing
 
-    measured = resolution.measure_equal_sides(workspace, plan, sessions=4)
-    resolutions = resolution.measured_resolutions(workspace, measured)
+    measured = pairing.measure_equal_sides(workspace, plan, sessions=4)
+    resolutions = pairing.measured_resolutions(workspace, measured)
     parts = [
         part
         for item in resolutions
-        for part in (one_line(item.text), resolution.resolution_table(item), "")
+        for part in (one_line(item.text), pairing.resolution_table(item), "")
     ]
-    problems = resolution.problems_of(measured)
+    problems = pairing.problems_of(measured)
     result = tables_result(
         *parts[:-1],
         *problems,
@@ -291,7 +290,7 @@ def check(
     number. The exit code is 3 when a check fails. With --sessions it first measures one
     configuration in several sessions. Earlier sessions count as well, so run it weekly.
     """
-    from orchestrator.app import resolution
+    from orchestrator.app import pairing
     from orchestrator.app.measuring import bench_plan
     from orchestrator.app.phones import check_phones
     from orchestrator.ports import CheckResult
@@ -311,17 +310,17 @@ def check(
         if equal.sessions:
             plan = bench_plan(
                 {
-                    "models": [str(equal.model or resolution.sample_model())],
+                    "models": [str(equal.model or pairing.sample_model())],
                     "devices": chosen,
                     "delegates": equal.delegate,
                     "invocations": equal.runs,
                 }
             )
-            measured = resolution.measure_equal_sides(workspace, plan, sessions=equal.sessions)
+            measured = pairing.measure_equal_sides(workspace, plan, sessions=equal.sessions)
         for device, facts, checks, path in check_phones(workspace, chosen, out):
             write_file(path, _report(device, facts, checks), makes_folder=out is None)
             failed = failed or any(item.result is CheckResult.FAILS for item in checks)
-            resolutions = resolution.stored_resolutions(workspace, [facts])
+            resolutions = pairing.stored_resolutions(workspace, [facts])
             results.append(
                 {
                     "serial": facts.serial,
@@ -333,13 +332,13 @@ def check(
             )
             texts.append(_text(facts, checks, path))
             texts += [
-                f"{one_line(item.text)}\n{as_text(resolution.resolution_table(item))}"
+                f"{one_line(item.text)}\n{as_text(pairing.resolution_table(item))}"
                 for item in resolutions
             ] or [
                 f"its smallest visible change isn't measured yet: benchfarm device check --sessions 4 -s {facts.serial}"
             ]
         # Last: the store may be deleted during the checks.
-        problems, exit_code = resolution.problems_of(measured), exit_code_of(measured)
+        problems, exit_code = pairing.problems_of(measured), exit_code_of(measured)
     return CommandResult(
         text="\n\n".join([*texts, *problems]),
         data={"phones": results, "problems": problems},

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from typer import Option
 
-from orchestrator.cli.commands import command, workspace_of
-from orchestrator.cli.options import Json
+from orchestrator.cli.commands import Json, command, workspace_of
 from orchestrator.cli.output import CommandResult, styled, tables_result, watched
 from orchestrator.errors import UsageError
 from orchestrator.records.campaign import ELSEWHERE, PhoneActivity, PhoneStatus, Status
@@ -357,7 +356,7 @@ class TerminalObserver:
 
     def on_event(self, event: object) -> None:
         """Apply an event, and print it where its line should stay."""
-        from orchestrator.app.progress import event_text
+        from orchestrator.app.status import event_text
         from orchestrator.engine.events import CampaignEnded, CampaignStarted
 
         with self._lock:

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 from typer import Argument, Option
 
 from orchestrator.cli.campaigns import campaign_result, reporting_workspace
-from orchestrator.cli.commands import command
-from orchestrator.cli.options import Reporting, parameter, plan_keys
+from orchestrator.cli.commands import Reporting, command, parameter, plan_keys
 from orchestrator.cli.output import CommandResult
 from orchestrator.errors import BenchfarmError, UsageError
 from orchestrator.records.plan import Plan, PlanOptions

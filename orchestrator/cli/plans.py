@@ -12,8 +12,7 @@ from typing import Annotated, Any, Final
 
 from typer import Argument, Option
 
-from orchestrator.cli.commands import command, workspace_of
-from orchestrator.cli.options import Texts
+from orchestrator.cli.commands import Texts, command, workspace_of
 from orchestrator.cli.output import CommandResult, tables_result, to_json
 from orchestrator.errors import AdbUnavailableError, UsageError
 from orchestrator.files import expanded, write_file

@@ -14,13 +14,20 @@ from typer import Argument, Option
 from orchestrator.app.exporting import EXPORTERS, FORMATS
 from orchestrator.app.plugin_kinds import Exporter
 from orchestrator.app.requests import ROWS, ExportRequest, ImportRequest
-from orchestrator.cli.commands import command, workspace_of
-from orchestrator.cli.options import CAMPAIGNS, Campaigns, HtmlOut, Legend, Out
+from orchestrator.cli.commands import (
+    CAMPAIGNS,
+    Campaigns,
+    HtmlOut,
+    Legend,
+    Out,
+    command,
+    workspace_of,
+)
 from orchestrator.cli.output import ENDINGS, CommandResult, format_of, joined, room
-from orchestrator.entry_points import every
 from orchestrator.errors import UsageError
 from orchestrator.files import write_file
 from orchestrator.frozen import frozen
+from orchestrator.installation import every
 from orchestrator.settings import Settings
 from orchestrator.units import counted
 

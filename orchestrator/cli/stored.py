@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 from typer import Argument, Option
 
 from orchestrator.cli.campaigns import reporting_workspace
-from orchestrator.cli.commands import command, workspace_of
-from orchestrator.cli.options import DryRun, Out, Texts
+from orchestrator.cli.commands import DryRun, Out, Texts, command, workspace_of
 from orchestrator.cli.output import CommandResult, Streamed, room, tables_result
 from orchestrator.errors import StoreError, UsageError
 from orchestrator.fields import unknown_word_message

@@ -10,8 +10,7 @@ from typing import Annotated, Any, Final
 from typer import Argument, Context, Option
 
 from orchestrator.app.requests import LabRequest
-from orchestrator.cli.commands import command
-from orchestrator.cli.options import Texts, refuse
+from orchestrator.cli.commands import Texts, command, refuse
 from orchestrator.cli.output import CommandResult, tables_result
 from orchestrator.errors import UsageError
 from orchestrator.frozen import frozen

@@ -12,11 +12,11 @@ from pathlib import Path
 import yaml
 
 from orchestrator.config.yaml_file import Faults, checked, load_each, read_named, read_yaml
-from orchestrator.entry_points import plugins
 from orchestrator.errors import PlanError, UsageError
 from orchestrator.fields import unknown_word_message
 from orchestrator.files import expanded, keep_file
 from orchestrator.frozen import frozen
+from orchestrator.installation import plugins
 from orchestrator.program import program_sources
 from orchestrator.records.build_spec import BuildSpec
 from orchestrator.records.case import Serial, ToolName

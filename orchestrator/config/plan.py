@@ -28,10 +28,10 @@ from orchestrator.config.yaml_file import (
     checked,
     read_yaml,
 )
-from orchestrator.entry_points import plugins
 from orchestrator.errors import UsageError
 from orchestrator.fields import unknown_word_message
 from orchestrator.files import expanded
+from orchestrator.installation import plugins
 from orchestrator.passes import pass_hint, pass_of, plan_keys, plan_pass_names
 from orchestrator.records.case import USUAL_TOOL, DelegateName, Pass
 from orchestrator.records.device import FIELDS, parse_predicate

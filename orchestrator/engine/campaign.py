@@ -9,8 +9,9 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from orchestrator.analysis.outcome import skipped
+from orchestrator.analysis.quality import skipped
 from orchestrator.clock import Clock
+from orchestrator.engine.decisions import OpenWork, next_sustained, open_work_by_serial, slim
 from orchestrator.engine.device_campaign import (
     DeviceCampaign,
     DeviceResult,
@@ -19,7 +20,6 @@ from orchestrator.engine.device_campaign import (
 )
 from orchestrator.engine.events import CampaignEnded, CampaignStarted, Notice
 from orchestrator.engine.invocation import CampaignContext, RunRecords
-from orchestrator.engine.open_work import OpenWork, next_sustained, open_work_by_serial, slim
 from orchestrator.errors import InterruptedByUserError
 from orchestrator.passes import is_reference_run
 from orchestrator.ports import Device, Tool

@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
-from orchestrator.analysis.outcome import Ending, skipped
+from orchestrator.analysis.quality import Ending, skipped
 from orchestrator.clock import Deadline
 from orchestrator.engine.decisions import (
     READY_S,
@@ -20,6 +20,7 @@ from orchestrator.engine.decisions import (
     SituationTracker,
     ending_without_run,
     response_to,
+    slim,
 )
 from orchestrator.engine.events import DeviceNote, InvocationStarted, Measuring, RunStored
 from orchestrator.engine.invocation import (
@@ -30,7 +31,6 @@ from orchestrator.engine.invocation import (
     same_process,
     with_basis,
 )
-from orchestrator.engine.open_work import slim
 from orchestrator.errors import (
     BenchfarmError,
     DeviceChangedError,

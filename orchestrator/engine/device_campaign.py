@@ -14,9 +14,14 @@ from orchestrator.engine.case_runner import CaseRunner
 from orchestrator.engine.decisions import (
     LEASE_WAIT_S,
     RETURNS_MAX,
+    OpenWork,
     Response,
     SituationTracker,
+    done_count,
+    next_sustained,
+    open_work,
     response_to,
+    slim,
 )
 from orchestrator.engine.events import (
     DeviceFinished,
@@ -24,7 +29,6 @@ from orchestrator.engine.events import (
     RoundAdded,
 )
 from orchestrator.engine.invocation import CampaignContext
-from orchestrator.engine.open_work import OpenWork, done_count, next_sustained, open_work, slim
 from orchestrator.errors import (
     BenchfarmError,
     DeviceBusyError,

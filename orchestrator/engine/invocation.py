@@ -11,8 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestrator.analysis.outcome import Ending, ending_of, skipped
-from orchestrator.analysis.quality import Observed, judge
+from orchestrator.analysis.quality import Ending, Observed, ending_of, judge, skipped
 from orchestrator.analysis.samples import with_busy_clock
 from orchestrator.clock import Clock
 from orchestrator.engine.events import FilePlaced

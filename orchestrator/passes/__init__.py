@@ -12,8 +12,8 @@ from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.entry_points import is_own, load, plugins
 from orchestrator.errors import PluginError, UsageError, nearest
+from orchestrator.installation import is_own, load, plugins
 from orchestrator.records.case import Pass
 from orchestrator.records.plan import Plan, PlanKey, keys_of
 

@@ -9,8 +9,8 @@ import pkgutil
 from collections.abc import Iterator
 from importlib import import_module
 
-from orchestrator.entry_points import find, plugins
 from orchestrator.errors import PluginError, UsageError
+from orchestrator.installation import find, plugins
 from orchestrator.program import Program, program_sources
 from orchestrator.records.case import DECLARED, ToolName
 from orchestrator.records.device import DeviceKind

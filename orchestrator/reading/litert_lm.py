@@ -27,9 +27,15 @@ from orchestrator.delegates import ACCELERATORS
 from orchestrator.delegates.evidence import family, share_in
 from orchestrator.delegates.judging import extent_of
 from orchestrator.errors import OutputParseError
-from orchestrator.reading.headings import heading_in
-from orchestrator.reading.lines import LITERT_BENCHMARK, US_OF, Buffer, Line, ProcessName
-from orchestrator.reading.protos import decode_message, optional_figure
+from orchestrator.reading.lines import (
+    LITERT_BENCHMARK,
+    US_OF,
+    Buffer,
+    Line,
+    ProcessName,
+    heading_in,
+)
+from orchestrator.reading.profile import decode_message, optional_figure
 from orchestrator.records.case import DelegateName
 from orchestrator.records.model import PHASES
 from orchestrator.records.run import (

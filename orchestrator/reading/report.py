@@ -25,8 +25,8 @@ from orchestrator.reading.lines import (
     program_lines,
     without_foreign,
 )
-from orchestrator.reading.profile import OperatorProfile
-from orchestrator.reading.protos import (
+from orchestrator.reading.profile import (
+    OperatorProfile,
     decode_op_profile,
     decode_result,
     decode_runtime_info,

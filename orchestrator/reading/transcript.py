@@ -19,6 +19,7 @@ from orchestrator.reading.lines import (
     BANNER_KEYS,
     LITERT_BENCHMARK,
     NUMBER,
+    TABLE_TITLE,
     Line,
     has_all_digits,
     mean_as_printed,
@@ -30,7 +31,7 @@ from orchestrator.reading.lines import (
     parse_timings,
     to_us,
 )
-from orchestrator.reading.profile import INIT_TITLE, RUN_TITLE, TABLE_TITLE, TableReader
+from orchestrator.reading.profile import INIT_TITLE, RUN_TITLE, TableReader
 from orchestrator.records.run import LatencySummary
 
 

@@ -1,23 +1,28 @@
-"""From stored records to the figures of a report."""
+"""From stored records to the figures of a report; of several campaigns each case's newest runs."""
 
 from __future__ import annotations
 
 import gc
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import field, replace
+from sys import intern
+from types import MappingProxyType
+from typing import Any, Final, TypeVar
 
 from orchestrator.analysis.case_result import CaseResult
 from orchestrator.analysis.measured import judge_cases
 from orchestrator.analysis.rounds import progress_by_case
+from orchestrator.analysis.samples import MEAN_CLOCK, mean_clock_share
 from orchestrator.frozen import frozen
-from orchestrator.passes import passes
+from orchestrator.passes import passes, stored_pass
 from orchestrator.passes.specification import PassSpec
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.case import (
     FIGURE_PASS,
     Build,
+    CampaignId,
     Case,
     CaseKey,
     Model,
@@ -26,8 +31,8 @@ from orchestrator.records.case import (
     Serial,
     grouped,
 )
-from orchestrator.records.device import DeviceFacts, DeviceKind
-from orchestrator.records.run import RunRecord
+from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
+from orchestrator.records.run import Outcome, RunRecord, ToolReport
 from orchestrator.report.data import ReportData
 from orchestrator.report.winners import ranked
 from orchestrator.tables.escapes import without_folders
@@ -54,6 +59,7 @@ from orchestrator.tables.rows import (
     title_of,
 )
 from orchestrator.tables.runs import LogExcerpt, Outputs, logs_and_samples
+from orchestrator.units import counted
 
 _MODEL_SUFFIX = ".tflite"
 
@@ -292,3 +298,145 @@ def _model_rows(
             accuracy=accuracy.get(sha256),
         )
     return rows
+
+
+#: Shared by all runs to save memory.
+_NONE: Final[Mapping[Any, Any]] = MappingProxyType({})
+Value = TypeVar("Value")
+
+
+def slim_runs(runs: Iterable[RunRecord]) -> Iterator[RunRecord]:
+    """Yield runs without data that no report shows: echoed parameters, most of the device state.
+
+    The mean clock of the samples stays in the report's ``extra``. Invocations of a case share equal
+    values, such as where the operators ran.
+    """
+    interned = _Interned()
+    for run in runs:
+        key = run.case.case_key
+        yield replace(
+            run,
+            campaign_id=CampaignId(intern(run.campaign_id)),
+            attachments=(),
+            report=None if run.report is None else _slim_report(run, run.report, interned),
+            verdict=interned.equal(run.verdict, key, "verdict"),
+            state_before=_slim_state(run.state_before, interned, key),
+            state_after=_slim_state(run.state_after, interned, key),
+        )
+
+
+class _Interned:
+    """A cache of values that runs share in memory."""
+
+    def __init__(self) -> None:
+        self._newest: dict[Hashable, Any] = {}
+
+    def equal(self, value: Value, *place: Hashable) -> Value:
+        """Return the newest value of this place if it is equal, else the value."""
+        newest = self._newest.get(place)
+        if type(newest) is type(value) and newest == value:
+            return newest
+        self._newest[place] = value
+        return value
+
+    def table(self, values: Mapping[Any, Any]) -> dict[Any, Any]:
+        """Return a mapping whose keys and figures are held once."""
+        intern_value = self._newest.setdefault
+        return {
+            intern(key) if isinstance(key, str) else key: intern_value((type(value), value), value)
+            for key, value in values.items()
+        }
+
+
+def _slim_report(run: RunRecord, report: ToolReport, interned: _Interned) -> ToolReport:
+    key = run.case.case_key
+    extra = {intern(name): interned.equal(value, key, name) for name, value in report.extra.items()}
+    if share := mean_clock_share(run):
+        extra[MEAN_CLOCK] = share
+    delegate = interned.equal(report.delegate, key, "delegate")
+    return replace(
+        report,
+        outcome=intern(report.outcome),
+        echoed=_NONE,
+        warmup=None,
+        delegate=delegate,
+        extra=extra or _NONE,
+    )
+
+
+def _slim_state(
+    state: DeviceState | None, interned: _Interned, key: Hashable
+) -> DeviceState | None:
+    if state is None:
+        return None
+    return replace(
+        state,
+        heat_c=interned.table(state.heat_c),
+        battery_health=intern(state.battery_health),
+        plugged=intern(state.plugged),
+        clock_khz=interned.table(state.clock_khz),
+        clock_limit_khz=interned.equal(state.clock_limit_khz, key, "limits"),
+        cooling=_NONE,
+        clock_floor_khz=_NONE,
+        governors=_NONE,
+        time_in_state=_NONE,
+        gpu_time_in_state=_NONE,
+    )
+
+
+def newest_runs(stored: Stored, is_shown: Callable[[Case, CampaignId], bool]) -> Stored:
+    """Return the runs that count of several campaigns, the other timing runs of the campaigns with
+    counted runs, and a sentence about cases that are left out.
+
+    For each case and pass, the newest campaign with a run that isn't unfit counts, of those that
+    the case ``is_shown`` of. A campaign without counted runs loses its stopping rule.
+    """
+    runs = list(stored.runs)
+    campaigns = [
+        replace(
+            item,
+            invocations=tuple(
+                planned for planned in item.invocations if is_shown(planned.case, item.campaign_id)
+            ),
+        )
+        for item in stored.campaigns
+    ]
+    order = {item.campaign_id: item.created_at for item in campaigns}
+    campaigns_by_case: dict[tuple[CaseKey, Pass], set[CampaignId]] = defaultdict(set)
+    for run in runs:
+        is_counted = run.campaign_id in order and is_shown(run.case, run.campaign_id)
+        if run.outcome is not Outcome.UNFIT and is_counted:
+            campaigns_by_case[run.case.case_key, run.run_pass].add(run.campaign_id)
+    newest = {key: max(names, key=order.__getitem__) for key, names in campaigns_by_case.items()}
+    repeated = {
+        case_key
+        for (case_key, run_pass), names in campaigns_by_case.items()
+        if len(names) > 1 and not stored_pass(run_pass).keeps_all_campaigns
+    }
+    counting = {
+        campaign for (_, run_pass), campaign in newest.items() if stored_pass(run_pass).is_in_plans
+    }
+    kept_runs: list[RunRecord] = []
+    beside_runs: list[RunRecord] = []
+    for run in runs:
+        if is_shown(run.case, run.campaign_id) and (
+            stored_pass(run.run_pass).keeps_all_campaigns
+            or newest.get((run.case.case_key, run.run_pass), run.campaign_id) == run.campaign_id
+        ):
+            kept_runs.append(run)
+        elif run.run_pass is FIGURE_PASS and run.campaign_id in counting:
+            beside_runs.append(run)
+    stored = replace(stored, campaigns=campaigns, runs=kept_runs, beside=beside_runs)
+    if not repeated:
+        return stored
+    with_rules = [
+        item
+        if item.campaign_id in counting
+        else replace(item, terms=replace(item.terms, stopping=None))
+        for item in campaigns
+    ]
+    left_out = (
+        f"{counted(len(repeated), 'case')} ran in several of these campaigns: the newest one's figures are shown, and "
+        "'benchfarm compare' sets campaigns side by side."
+    )
+    return replace(stored, campaigns=with_rules, left_out=left_out)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any, Final
 
-from orchestrator.analysis.outcome import figure_us
+from orchestrator.analysis.quality import figure_us
 from orchestrator.frozen import frozen
 from orchestrator.records.case import Case, grouped
 from orchestrator.records.run import FigureKind, RunRecord

@@ -12,7 +12,7 @@ from markupsafe import escape
 
 from orchestrator.analysis.case_result import OWN_FIGURE, CaseStatus
 from orchestrator.analysis.drift import ATTEMPT_NUMBERS
-from orchestrator.analysis.outcome import figure_us
+from orchestrator.analysis.quality import figure_us
 from orchestrator.delegates import place_of
 from orchestrator.passes import is_sustained
 from orchestrator.records.case import FIGURE_PASS

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 
 from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.analysis.effect import Ratio
-from orchestrator.analysis.outcome import figure_us, truth_of
+from orchestrator.analysis.quality import figure_us, truth_of
 from orchestrator.analysis.summary import Summary
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.device import DeviceState

@@ -33,7 +33,7 @@ from orchestrator.errors import (
     TransferError,
     UsageError,
 )
-from orchestrator.extensions.farm.host_phones import HostPhones, Shared
+from orchestrator.extensions.farm.phones import HostPhones, Shared
 from orchestrator.extensions.farm.queue import Announced, FarmQueue
 from orchestrator.files import sha256_of
 from orchestrator.ports import DetachedCommand, HostFile

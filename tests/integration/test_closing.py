@@ -20,10 +20,10 @@ from orchestrator.app.doctor import host_findings
 from orchestrator.app.resuming import resume
 from orchestrator.app.workspace import Workspace
 from orchestrator.cli import live, measuring, stored
-from orchestrator.cli.options import Reporting
+from orchestrator.cli.commands import Reporting
 from orchestrator.engine.campaign import close_campaign
+from orchestrator.engine.decisions import open_work_by_serial
 from orchestrator.engine.events import Notice
-from orchestrator.engine.open_work import open_work_by_serial
 from orchestrator.errors import BenchfarmError, UsageError
 from orchestrator.extensions.farm import submissions
 from orchestrator.extensions.farm.queue import FarmQueue

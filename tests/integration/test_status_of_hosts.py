@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.cli.commands import Reporting
 from orchestrator.cli.live import status
 from orchestrator.cli.measuring import run
-from orchestrator.cli.options import Reporting
 from orchestrator.cli.stored import campaigns
 from orchestrator.errors import NoDeviceError, UsageError
 from orchestrator.records.campaign import CampaignStatus, Invocation

@@ -18,8 +18,7 @@ from pathlib import Path
 from benchfarm_virtual.faults import parse_fault
 from benchfarm_virtual.phone import Phone
 from benchfarm_virtual.samples import write_benchmark_elf
-from orchestrator.analysis.outcome import ending_of
-from orchestrator.analysis.quality import Observed, judge
+from orchestrator.analysis.quality import Observed, ending_of, judge
 from orchestrator.devices.phone import AdbDevice
 from orchestrator.passes import pass_of
 from orchestrator.ports import HostFile, InvocationRequest

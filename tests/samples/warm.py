@@ -166,7 +166,7 @@ def import_all() -> None:
         assert len(threads) == 1, f"{module.name} starts a thread when it is imported"
     from orchestrator import documents
     from orchestrator.installation import data_folder
-    from orchestrator.reading import protos
+    from orchestrator.reading import profile
     from orchestrator.records import build_spec, campaign, case, device, plan, run, verdict
     from orchestrator.store import runs
     from orchestrator.tables import html
@@ -179,7 +179,7 @@ def import_all() -> None:
         documents.adapter_of(kind)
     for kind in (plan.Plan, build_spec.BuildSpec, device.DeviceProfile):
         documents.plain_adapter_of(kind)
-    protos._messages()
+    profile._messages()
     for path in (data_folder("reports") / "templates").glob("*.j2"):
         html.template(path.name)
     # And of virtual phones and models.

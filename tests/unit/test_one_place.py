@@ -15,7 +15,7 @@ from benchfarm_virtual.programs.litert import LITERT_FLAGS
 from orchestrator.analysis.findings import CODES
 from orchestrator.app.exporting import EXPORTERS
 from orchestrator.delegates import DELEGATES, FlagFamily, flags_of, requested_delegates
-from orchestrator.entry_points import is_own, load, plugins
+from orchestrator.installation import is_own, load, plugins
 from orchestrator.plugins import Exporter
 from orchestrator.records.case import DelegateName, Pass
 from orchestrator.records.failures import RUN_FAILURES

@@ -40,7 +40,7 @@ from orchestrator.frozen import frozen
 from orchestrator.passes.recording import Recorder, has_perfetto
 from orchestrator.passes.specification import Hold, PortPower
 from orchestrator.ports import Device, InvocationRequest, PhasedTool, TokenPhase, Tool
-from orchestrator.reading.protos import decode_trace, text_of
+from orchestrator.reading.profile import decode_trace, text_of
 from orchestrator.records.case import Case, CaseKey
 from orchestrator.records.run import RawOutput, ToolReport
 from orchestrator.scripts import run_scripts, script_command

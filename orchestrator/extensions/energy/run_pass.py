@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from orchestrator.analysis.effect import Mean, mean_of, ratio_of
-from orchestrator.analysis.outcome import worst_quality
+from orchestrator.analysis.quality import worst_quality
 from orchestrator.extensions.energy.figure import (
     LEAST_REST_S,
     LEAST_WORK_S,

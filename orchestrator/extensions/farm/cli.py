@@ -84,9 +84,9 @@ def worker(
 
     Example: benchfarm farm worker
     """
-    from orchestrator.extensions.farm.host_phones import HostPhones, Shared
     from orchestrator.extensions.farm.job import Jobs
     from orchestrator.extensions.farm.manifest import ContentStore
+    from orchestrator.extensions.farm.phones import HostPhones, Shared
     from orchestrator.extensions.farm.queue import FarmQueue
     from orchestrator.extensions.farm.worker import HostWorker
     from orchestrator.plugins import LiveInventory, Workspace

@@ -25,7 +25,6 @@ from orchestrator.errors import (
     StoreAwayError,
     StoreError,
 )
-from orchestrator.extensions.farm.host_phones import Say, Shared
 from orchestrator.extensions.farm.job_table import Job
 from orchestrator.extensions.farm.manifest import (
     Content,
@@ -34,6 +33,7 @@ from orchestrator.extensions.farm.manifest import (
     read_facts,
     read_manifest,
 )
+from orchestrator.extensions.farm.phones import Say, Shared
 from orchestrator.frozen import frozen
 from orchestrator.plugins import (
     FlagFiles,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from orchestrator.analysis.outcome import of_one_kind
+from orchestrator.analysis.quality import of_one_kind
 from orchestrator.clock import first_moment, night_of
 from orchestrator.errors import UsageError
 from orchestrator.extensions.history.causes import Cause, Causes, contents_around, group_changes

@@ -30,12 +30,7 @@ from orchestrator.extensions.interop.device_lab import (
     STDOUT,
     language_model_logs,
 )
-from orchestrator.extensions.interop.importing import (
-    import_each,
-    listed,
-    raw_output,
-    read_source,
-)
+from orchestrator.extensions.interop.importing import import_each, listed, raw_output, read_source
 from orchestrator.extensions.interop.leaderboard import (
     PLATFORMS,
     Few,

@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import functools
 import platform
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import PurePosixPath
-from typing import Final
+from types import ModuleType
+from typing import TYPE_CHECKING, Final
 
 from orchestrator.delegates import Delegate
 from orchestrator.errors import ArtifactError, OutputParseError
@@ -17,7 +18,7 @@ from orchestrator.extensions.runtimes.declaration import ProgramSection, declare
 from orchestrator.extensions.runtimes.litert_lm import on_path
 from orchestrator.extensions.runtimes.output import DeclaredReader, reports_of
 from orchestrator.files import sha256_of
-from orchestrator.plugins import Option, Program, command_line, run_and_collect
+from orchestrator.plugins import Option, Program, ProgramSource, command_line, run_and_collect
 from orchestrator.ports import Device, InvocationRequest
 from orchestrator.reading.failures import end_failure
 from orchestrator.reading.lines import program_lines
@@ -26,6 +27,10 @@ from orchestrator.records.case import DECLARED, Build, BuildSha, Case, ToolName
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.model import FIGURE
 from orchestrator.records.run import DelegateEvidence, DelegateTruth, RawOutput, ToolReport
+
+if TYPE_CHECKING:
+    from orchestrator.reading.lines import Buffer, Line
+    from orchestrator.records.run import ToolReport
 
 #: Output beyond this is no benchmark's; the rest isn't read.
 _MOST_BYTES: Final = 64 << 20
@@ -228,3 +233,32 @@ def program_of(tool: ToolName) -> Program:
         installed=functools.partial(installed_build, section),
         title=section.title,
     )
+
+
+def _files() -> ModuleType:
+    from orchestrator.extensions.runtimes import declaration
+
+    return declaration
+
+
+def _program(tool: ToolName) -> Program:
+
+    return program_of(tool)
+
+
+def _read(buffer: Buffer, lines: Callable[[Buffer], Iterable[Line]]) -> list[ToolReport]:
+    from orchestrator.extensions.runtimes.output import declared_reports
+    from orchestrator.reading.litert_lm import reports_in
+
+    # A text may be of several programs.
+    return [*reports_in(buffer, lines), *declared_reports(buffer, lines)]
+
+
+SOURCE: Final = ProgramSource(
+    names=lambda: _files().declared_names(),
+    named=lambda word: _files().named(word),
+    program=_program,
+    with_files=lambda files: _files().with_files(files),
+    read=_read,
+    faults=lambda: _files().every_declared()[1],
+)

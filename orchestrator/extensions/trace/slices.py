@@ -15,7 +15,7 @@ from typing import Final
 
 from orchestrator.errors import OutputParseError
 from orchestrator.frozen import frozen
-from orchestrator.reading.protos import decode_trace, text_of
+from orchestrator.reading.profile import decode_trace, text_of
 from orchestrator.records.case import grouped
 
 #: The phase of the kernel's statistics before anything was recorded.

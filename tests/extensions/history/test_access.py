@@ -17,8 +17,8 @@ import uvicorn
 from fastapi import FastAPI
 
 from orchestrator.app.workspace import Workspace
+from orchestrator.cli.campaigns import JsonObserver
 from orchestrator.cli.output import write_line
-from orchestrator.cli.progress import JsonObserver
 from orchestrator.engine.events import DeviceNote
 from orchestrator.errors import UsageError
 from orchestrator.extensions.history import web

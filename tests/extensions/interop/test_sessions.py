@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from orchestrator.reading.protos import decode_message
+from orchestrator.reading.profile import decode_message
 from tests.samples.beside import OTHER_PROGRAMS
 from tests.samples.places import DATA
 from tests.samples.wire import field

@@ -8,8 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from orchestrator.analysis.findings import steadiness_findings
-from orchestrator.analysis.outcome import Ending
-from orchestrator.analysis.quality import Observed, judge
+from orchestrator.analysis.quality import Ending, Observed, judge
 from orchestrator.analysis.samples import derive_conditions, mean_khz, parse_samples
 from orchestrator.passes import pass_of
 from orchestrator.records.case import DelegateName, Pass

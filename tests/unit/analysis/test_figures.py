@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.analysis.case_result import CaseResult, judge_latency
 from orchestrator.analysis.comparison import ComparedCase, Fact, Rule, compare_sides
-from orchestrator.analysis.outcome import figure_us
+from orchestrator.analysis.quality import figure_us
 from orchestrator.records.case import BuildSha, CampaignId, Case, content_key
 from orchestrator.records.run import FigureKind
 from orchestrator.records.verdict import ComparisonOutcome

@@ -6,8 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from orchestrator.analysis.findings import CODES
-from orchestrator.analysis.outcome import Ending, ending_of
-from orchestrator.analysis.quality import Observed, judge
+from orchestrator.analysis.quality import Ending, Observed, ending_of, judge
 from orchestrator.passes import pass_of
 from orchestrator.records.case import BuildSha, Case, DelegateName, ModelSha, Pass, ToolName
 from orchestrator.records.device import CpuCluster, DeviceFacts, DeviceKind, DeviceState

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.app.pairing import KINDS
-from orchestrator.cli.options import share_of
+from orchestrator.cli.commands import share_of
 from orchestrator.config.plan import builds_of
 from orchestrator.errors import UsageError
 from tests.samples.command import Cli

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from orchestrator.app.progress import describe_run
-from orchestrator.app.status import PublishedStatus, running_here
+from orchestrator.app.status import PublishedStatus, describe_run, running_here
 from orchestrator.cli.live import TerminalObserver, about, picture
 from orchestrator.cli.output import STYLES, to_json
 from orchestrator.engine.events import (

@@ -13,10 +13,9 @@ import pytest
 
 from orchestrator.analysis.drift import ATTEMPT_NUMBERS
 from orchestrator.devices.lease import FileLease
-from orchestrator.engine.decisions import RETURNS_MAX
+from orchestrator.engine.decisions import RETURNS_MAX, done_count
 from orchestrator.engine.device_campaign import DeviceResult
 from orchestrator.engine.events import DeviceFinished
-from orchestrator.engine.open_work import done_count
 from orchestrator.errors import StoreError
 from orchestrator.ports import InvocationRequest
 from orchestrator.records.campaign import Campaign, Invocation

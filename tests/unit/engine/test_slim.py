@@ -9,7 +9,7 @@ import pytest
 from orchestrator.analysis.case_result import judge_latency
 from orchestrator.analysis.drift import checks
 from orchestrator.analysis.samples import BUSY_CLOCK
-from orchestrator.engine.open_work import slim
+from orchestrator.engine.decisions import slim
 from orchestrator.records.case import Pass
 from orchestrator.records.run import Attachment, RunRecord
 from tests.samples.sample_lab import case, run

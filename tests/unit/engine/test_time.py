@@ -10,9 +10,8 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.analysis.outcome import skipped
-from orchestrator.engine.decisions import SituationTracker, ending_without_run
-from orchestrator.engine.open_work import open_work
+from orchestrator.analysis.quality import skipped
+from orchestrator.engine.decisions import SituationTracker, ending_without_run, open_work
 from orchestrator.planning.expansion import Expansion, cut_to_time
 from orchestrator.planning.time_budget import (
     Recent,

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.app.inputs import identify_models
+from orchestrator.app.preparing import identify_models
 from orchestrator.config.declarations import add_to_manifest, load_manifest, named_models
 from orchestrator.config.plan import load_plan
 from orchestrator.errors import ModelError, PlanError

@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 from benchfarm_virtual.samples import HEXAGON_LIBRARIES
-from orchestrator.analysis.outcome import ending_of
+from orchestrator.analysis.quality import ending_of
 from orchestrator.reading.report import RunOutput, parse_run
 from orchestrator.records.run import DelegateTruth, Outcome
 from virtual.tests.unit import tiny_models

@@ -12,9 +12,8 @@ import pytest
 from orchestrator.app.exporting import EXPORTERS, FORMATS, export
 from orchestrator.app.lab import Results
 from orchestrator.app.requests import ExportRequest
-from orchestrator.entry_points import find
 from orchestrator.errors import UsageError
-from orchestrator.installation import data_folder
+from orchestrator.installation import data_folder, find
 from orchestrator.plugins import Exporter
 from orchestrator.records.case import Serial
 from orchestrator.report.exports import (

@@ -13,10 +13,9 @@ import pytest
 from orchestrator.records.case import DelegateName, RunId
 from orchestrator.records.device import DeviceState
 from orchestrator.records.run import RunRecord
-from orchestrator.report.assembly import build_report_data
+from orchestrator.report.assembly import build_report_data, slim_runs
 from orchestrator.report.exports import to_json
 from orchestrator.report.render import render_html
-from orchestrator.report.runs import slim_runs
 from orchestrator.store.opening import open_store
 from tests.samples.sample_lab import (
     MOBILENET,

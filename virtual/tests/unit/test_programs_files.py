@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.reading.protos import decode_op_profile, decode_result, decode_runtime_info
+from orchestrator.reading.profile import decode_op_profile, decode_result, decode_runtime_info
 from orchestrator.reading.report import RunOutput, parse_run
 
 SHORT = ("--num_runs=20", "--min_secs=0", "--warmup_min_secs=0.05")

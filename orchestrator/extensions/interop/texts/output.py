@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.errors import OutputParseError, PlanError
-from orchestrator.extensions.interop.texts.adb_session import (
+from orchestrator.extensions.interop.texts.commands import (
     STARTING,
     parse_adb_session,
     without_refused_starts,

@@ -9,8 +9,15 @@ from typing import Final
 from orchestrator.extensions.interop.texts.commands import OpenCommand, Variables, is_command
 from orchestrator.frozen import frozen
 from orchestrator.reading.failures import SystemLog
-from orchestrator.reading.headings import CONSOLE_LEVEL, Heading, Headings, heading_in
-from orchestrator.reading.lines import Line, ProcessName, parse_stats
+from orchestrator.reading.lines import (
+    CONSOLE_LEVEL,
+    Heading,
+    Headings,
+    Line,
+    ProcessName,
+    heading_in,
+    parse_stats,
+)
 from orchestrator.reading.transcript import (
     APP_START,
     FIRST_ECHO,

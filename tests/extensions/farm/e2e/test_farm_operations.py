@@ -26,8 +26,7 @@ from orchestrator.app.workspace import Workspace
 from orchestrator.cli import devices
 from orchestrator.errors import NoDeviceError, PlanError, StoreError, UsageError
 from orchestrator.extensions.farm import cli as farm
-from orchestrator.extensions.farm import doctor as farm_doctor
-from orchestrator.extensions.farm import submissions
+from orchestrator.extensions.farm import source, submissions
 from orchestrator.extensions.farm.manifest import dump
 from orchestrator.extensions.farm.phones import add_new_phones, check_names, choose_phones
 from orchestrator.extensions.farm.queue import Announced, FarmQueue
@@ -425,7 +424,7 @@ class OtherClock(FarmQueue):
 
 def test_a_database_with_another_time_is_a_problem(settings: Settings) -> None:
     with OtherClock(settings.store) as queue:
-        assert farm_doctor._clock(queue).level == "problem"
+        assert source._clock(queue).level == "problem"
 
 
 def test_what_is_wrong_with_a_farm_is_told_with_a_next_step(
@@ -698,7 +697,7 @@ def test_a_phone_is_released_from_quarantine_by_its_host_though_somebody_else_as
     queue: FarmQueue, settings: Settings, tmp_path: Path
 ) -> None:
     """The host keeps it; whoever looks at the farm's page may be anywhere."""
-    from orchestrator.extensions.farm.host_phones import HostPhones, Shared
+    from orchestrator.extensions.farm.phones import HostPhones, Shared
 
     host_lives(queue, "one", version="0.0.1")
     queue.announce(

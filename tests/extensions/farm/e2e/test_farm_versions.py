@@ -10,9 +10,9 @@ import psycopg
 import pytest
 
 from orchestrator.errors import StoreError
-from orchestrator.extensions.farm.phone_workers import PhoneWorkers
 from orchestrator.extensions.farm.queue import FarmQueue
 from orchestrator.extensions.farm.schema import HostLocks, connection_settings
+from orchestrator.extensions.farm.worker import PhoneWorkers
 from tests.conftest import poll_until
 
 if TYPE_CHECKING:

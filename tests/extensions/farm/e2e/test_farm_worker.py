@@ -19,10 +19,10 @@ import pytest
 from orchestrator.app.workspace import Workspace
 from orchestrator.errors import PlanError, StoreError, UsageError
 from orchestrator.extensions.farm.cli import worker as work
-from orchestrator.extensions.farm.host_phones import Shared
 from orchestrator.extensions.farm.job import Ended, Jobs
 from orchestrator.extensions.farm.job_table import CHANGES, Job
 from orchestrator.extensions.farm.manifest import ContentStore
+from orchestrator.extensions.farm.phones import Shared
 from orchestrator.extensions.farm.queue import Announced, FarmQueue
 from orchestrator.extensions.farm.submissions import cancel
 from orchestrator.extensions.farm.worker import DEATHS_MAX, TRIES_MAX, HostWorker

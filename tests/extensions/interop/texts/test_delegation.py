@@ -5,7 +5,7 @@ import pytest
 from orchestrator.delegates import place_of
 from orchestrator.delegates.judging import extent_of
 from orchestrator.extensions.interop.texts.output import parse_text
-from orchestrator.reading.protos import decode_message
+from orchestrator.reading.profile import decode_message
 from orchestrator.reading.report import RunOutput, parse_run
 from orchestrator.records.run import DelegateEvidence, DelegateTruth
 

@@ -3,7 +3,7 @@
 import pytest
 
 from orchestrator.extensions.interop.texts.output import parse_text
-from orchestrator.reading.protos import decode_op_profile
+from orchestrator.reading.profile import decode_op_profile
 from orchestrator.records.run import DelegateTruth, ToolReport
 from tests.samples.places import NATIVE
 

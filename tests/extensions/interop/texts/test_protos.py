@@ -4,7 +4,7 @@ import pytest
 
 from orchestrator.errors import OutputParseError
 from orchestrator.extensions.interop.cli import describe
-from orchestrator.reading.protos import decode_message, decode_result, decode_runtime_info
+from orchestrator.reading.profile import decode_message, decode_result, decode_runtime_info
 from orchestrator.reading.report import RunOutput, parse_run
 from orchestrator.records.run import DelegateTruth
 from tests.samples.places import NATIVE
