@@ -10,9 +10,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.samples.checkout_copy import copy_checkout, install_entry_points, run_in
+from tests.samples.checkout_copy import copy_core, run_in
 
-EXTENSIONS = ("orchestrator/extensions/", "tests/extensions/")
 #: What is about extensions, or about everything that there is.
 LEFT_OUT = ("tests/unit/test_plugins.py", "tests/unit/test_wheel.py")
 
@@ -21,12 +20,7 @@ def main(words: list[str]) -> int:
     """Run the tests that are named, else the unit tests; return pytest's exit code."""
     with tempfile.TemporaryDirectory(prefix="benchfarm-core-") as name:
         folder = Path(name)
-        copy_checkout(folder, lambda file: not file.startswith(EXTENSIONS) and file not in LEFT_OUT)
-        project = folder / "pyproject.toml"
-        lines = project.read_text("utf-8").splitlines()
-        kept = [line for line in lines if "orchestrator.extensions" not in line]
-        project.write_text("\n".join(kept), "utf-8")
-        install_entry_points(folder)
+        copy_core(folder, lambda file: file not in LEFT_OUT)
         tests = words or ["tests/unit"]
         options = ["-q", "-n", "auto", "-p", "no:cacheprovider"]
         return run_in(folder, "-m", "pytest", *options, *tests, shown=True).returncode

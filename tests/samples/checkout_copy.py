@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 from tests.samples.places import REPO
@@ -44,11 +44,22 @@ def install_entry_points(folder: Path) -> None:
     (about / "entry_points.txt").write_text("\n".join(sections), "utf-8")
 
 
-def run_in(folder: Path, *words: str, shown: bool = False) -> subprocess.CompletedProcess[str]:
+def copy_core(folder: Path, is_wanted: Callable[[str], bool] = lambda name: True) -> None:
+    """Copy this checkout without its extensions, their entry points and their tests."""
+    extensions = ("orchestrator/extensions/", "tests/extensions/")
+    copy_checkout(folder, lambda name: not name.startswith(extensions) and is_wanted(name))
+    project = folder / "pyproject.toml"
+    lines = project.read_text("utf-8").splitlines()
+    kept = [line for line in lines if "orchestrator.extensions" not in line]
+    project.write_text("\n".join(kept), "utf-8")
+    install_entry_points(folder)
+
+
+def run_in(folder: Path, *words: object, shown: bool = False) -> subprocess.CompletedProcess[str]:
     """Run Python in a copy, with the copy's packages."""
     paths = os.pathsep.join([str(folder), str(folder / "virtual" / "src")])
     environ = os.environ | {"PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"}
-    command: Sequence[str] = [sys.executable, *words]
+    command = [sys.executable, *map(str, words)]
     return subprocess.run(
         command, cwd=folder, env=environ, capture_output=not shown, text=True, check=False
     )

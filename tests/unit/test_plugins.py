@@ -11,7 +11,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tomllib
 import zipfile
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -20,10 +19,11 @@ from typing import Any
 
 import pytest
 
+from tests.samples.checkout_copy import copy_core, run_in
 from tests.samples.command import Cli, Done
 from tests.samples.places import MODELS, REPO
 from tests.samples.sample_lab import small_lab, stored
-from tests.samples.wheels import environment, wheel_of
+from tests.samples.wheels import wheel_of
 
 MODEL = min(MODELS.glob("*float*.tflite"))
 EXAMPLE = REPO / "examples" / "plugin"
@@ -52,7 +52,7 @@ class Installed:
     def beside(self, *places: Path) -> Callable[..., Done]:
         """Return what runs the command with these before the plugin on Python's path."""
         path = os.pathsep.join(map(str, (*places, self.site)))
-        return partial(Cli(home=self.home, is_cold=True), PYTHONPATH=path)
+        return partial(Cli(home=self.home), PYTHONPATH=path)
 
     def json(self, *words: object) -> Any:
         return json.loads(self(*words, "--json"))
@@ -282,34 +282,14 @@ def test_a_plugin_that_is_broken_is_named_and_everything_else_works(benchfarm: I
 
 def test_the_core_works_without_any_extension(tmp_path: Path) -> None:
     """Its commands, where no extension is installed; ``make test-core`` runs its tests there."""
-    source = tmp_path / "source"
-    shutil.copytree(
-        REPO,
-        source,
-        ignore=shutil.ignore_patterns(".venv", ".git", "__pycache__", "extensions", ".*_cache"),
-    )
-    project = source / "pyproject.toml"
-    lines = [
-        line
-        for line in project.read_text("utf-8").splitlines()
-        if "orchestrator.extensions" not in line
-    ]
-    project.write_text("\n".join(lines), "utf-8")
-    assert not (source / "orchestrator" / "extensions").exists()
-    python = environment(tmp_path / "installed", wheel_of(source, tmp_path / "wheel"))
-    home = stored(tmp_path / "home", small_lab())
+    core, home = tmp_path / "core", stored(tmp_path / "home", small_lab())
+    copy_core(core)
     for words in (
         ["report", "--format", "text"],
-        ["export", "--format", "csv", "--out", "x.csv"],
+        ["export", "--format", "csv", "--out", tmp_path / "x.csv"],
     ):
-        benchfarm = [python.with_name("benchfarm"), "--home", home, *words]
-        done = subprocess.run(benchfarm, cwd=tmp_path, capture_output=True, text=True, check=False)
+        done = run_in(core, "-m", "benchfarm", "--home", home, *words)
         assert done.returncode == 0, done.stdout + done.stderr
-    listed = subprocess.run(
-        [python.with_name("benchfarm"), "--help"], capture_output=True, text=True, check=True
-    ).stdout
+    listed = run_in(core, "-m", "benchfarm", "--help").stdout
     assert "bench " in listed
     assert not re.search(r"^  (history|serve|farm|model) ", listed, re.MULTILINE)
-    assert tomllib.loads(project.read_text("utf-8"))["project"]["entry-points"][
-        "benchfarm.commands"
-    ]
