@@ -27,6 +27,12 @@ from orchestrator.installation import require_packages
 from orchestrator.processes import child_environment
 
 VARIANTS: Final = ("float32", "float16", "dynamic-range", "int8", "int16x8")
+#: What the process with TensorFlow has of its own.
+TENSORFLOW_ENVIRON: Final = {
+    "TF_CPP_MIN_LOG_LEVEL": "2",
+    "CUDA_VISIBLE_DEVICES": "-1",
+    "KERAS_BACKEND": "tensorflow",
+}
 #: Characters of a process's last output that are shown.
 _TEXT_SHOWN: Final = 600
 
@@ -104,9 +110,7 @@ def build_models(
         HostStorageError: no space left.
     """
     require_packages("building models", "tensorflow", "keras")
-    environment = child_environment(
-        environ, TF_CPP_MIN_LOG_LEVEL="2", CUDA_VISIBLE_DEVICES="-1", KERAS_BACKEND="tensorflow"
-    )
+    environment = child_environment(environ, **TENSORFLOW_ENVIRON)
     command = [sys.executable, "-m", "orchestrator.extensions.models.conversion"]
     try:
         with tempfile.TemporaryDirectory(prefix="benchfarm-build-") as work:

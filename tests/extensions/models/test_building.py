@@ -5,7 +5,7 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import pytest
@@ -14,10 +14,12 @@ from orchestrator.config.declarations import load_manifest
 from orchestrator.errors import UsageError
 from orchestrator.extensions.models import files as model_files
 from orchestrator.extensions.models.building import (
+    TENSORFLOW_ENVIRON,
     VARIANTS,
     BuildOrder,
     BuiltModel,
     FailedBuild,
+    _outcome,
     build_models,
 )
 from orchestrator.extensions.models.conversion import _shapes
@@ -27,11 +29,15 @@ from tests.samples.command import Cli
 from tests.samples.places import REPO
 
 ENVIRON = dict(os.environ)
-#: A Keras file, its SavedModel, and one that needs TensorFlow's own operators.
-USERS_MODELS = """
+#: Builds orders as the process with TensorFlow does, which takes seconds to start. The first
+#: one is for a network of ours; the others are for a user's Keras file, and for a SavedModel that
+#: needs TensorFlow's own operators.
+BUILDS = """
 import sys, keras, tensorflow as tf
 from pathlib import Path
-folder = Path(sys.argv[1])
+from orchestrator.extensions.models.conversion import convert
+folder, first, *others = map(Path, sys.argv[1:])
+convert(first)
 keras.utils.set_random_seed(1)
 inlets = [keras.Input((None, None, 3), name="picture"), keras.Input((4,), name="extra")]
 x = keras.layers.GlobalAveragePooling2D()(keras.layers.Conv2D(4, 3, activation="swish")(inlets[0]))
@@ -43,6 +49,8 @@ class Odd(tf.Module):
         return {"y": tf.raw_ops.MatrixInverse(input=x)}
 odd = Odd()
 tf.saved_model.save(odd, str(folder / "odd"), signatures={"serving_default": odd.run})
+for order in others:
+    convert(order)
 """
 #: What Python runs first in the process with TensorFlow: opening one file for writing ends it.
 DIES_AT_ONE = """
@@ -75,40 +83,54 @@ print(json.dumps(shapes))
 class Done:
     """What became of one order."""
 
-    models: list[BuiltModel] = field(default_factory=list)
-    failures: list[FailedBuild] = field(default_factory=list)
+    models: list[BuiltModel]
+    failures: list[FailedBuild]
 
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory):
     """What became of all orders, one of which ends the process."""
     folder = tmp_path_factory.mktemp("users")
-    subprocess.run(
-        [sys.executable, "-c", USERS_MODELS, str(folder)],
-        capture_output=True,
-        timeout=600,
-        check=True,
-    )
     odd = str(folder / "odd")
     orders = {
         "cnn": BuildOrder(source="tiny_cnn", variants=VARIANTS),
-        "attention": BuildOrder(
-            source="tiny_attention", variants=("float32", "int16x8", "int8", "float16", "dynamic-range")
-        ),
         "keras": BuildOrder(
             source=str(folder / "users.keras"), variants=("float32", "int8"), batches=(3,), sizes=(16,)
         ),
         "needs flex": BuildOrder(source=odd),
         "flex": BuildOrder(source=odd, flex=True, batches=(2,)),
     }  # fmt: skip
-    (folder / "sitecustomize.py").write_text(DIES_AT_ONE)
-    environ = {**ENVIRON, "PYTHONPATH": f"{folder}:{REPO}"}
-    found = {name: Done() for name in orders}
     for name, order in orders.items():
-        for outcome in build_models(order, folder / "out", environ=environ):
-            is_built = isinstance(outcome, BuiltModel)
-            (found[name].models if is_built else found[name].failures).append(outcome)
-    return found
+        (folder / name).mkdir()
+        (folder / name / "order.json").write_text(json.dumps(asdict(order)))
+    words = [folder, *(folder / name for name in orders)]
+    subprocess.run(
+        [sys.executable, "-c", BUILDS, *map(str, words)],
+        env=ENVIRON | TENSORFLOW_ENVIRON,
+        capture_output=True,
+        timeout=600,
+        check=True,
+    )
+    outcomes = {
+        name: [
+            _outcome(json.loads(line), folder / "out")
+            for line in (folder / name / "done.jsonl").read_text().splitlines()
+        ]
+        for name in orders
+    }
+    (folder / "sitecustomize.py").write_text(DIES_AT_ONE)
+    attention = BuildOrder(
+        source="tiny_attention", variants=("float32", "int16x8", "int8", "float16", "dynamic-range")
+    )
+    environ = {**ENVIRON, "PYTHONPATH": f"{folder}:{REPO}"}
+    outcomes["attention"] = build_models(attention, folder / "out", environ=environ)
+    return {
+        name: Done(
+            models=[item for item in found if isinstance(item, BuiltModel)],
+            failures=[item for item in found if isinstance(item, FailedBuild)],
+        )
+        for name, found in outcomes.items()
+    }
 
 
 @pytest.fixture(scope="module")
