@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 from orchestrator.app.attached import open_devices
 from orchestrator.app.requests import AddRequest
 from orchestrator.app.workspace import Workspace
+from orchestrator.artifacts.executables import check_shows_benchmark
 from orchestrator.artifacts.fetch import fetch_build
-from orchestrator.artifacts.program import check_shows_benchmark
 from orchestrator.config.declarations import all_tool_names, tool_by_name
 from orchestrator.engine.flag_check import ask_for_flags, learn_flags
 from orchestrator.errors import ArtifactError, OutputParseError, UsageError, closest

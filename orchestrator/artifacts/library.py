@@ -10,13 +10,15 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from orchestrator.artifacts.archive import Archive, Release, ReleaseFile
-from orchestrator.artifacts.executables import HEXAGON, ProgramFacts, inspect_elf
-from orchestrator.artifacts.program import (
+from orchestrator.artifacts.executables import (
+    HEXAGON,
+    ProgramFacts,
     abi_name,
     check_against,
     check_complete,
     check_set,
     fits,
+    inspect_elf,
     inspect_program,
     is_shared_library,
 )

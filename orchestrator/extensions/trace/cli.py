@@ -32,7 +32,7 @@ from orchestrator.tables.table import MS, Column, Kind, Table
 from orchestrator.units import split
 
 if TYPE_CHECKING:
-    from orchestrator.extensions.trace.slices import OperatorSlices, TraceSummary
+    from orchestrator.extensions.trace.run_pass import OperatorSlices, TraceSummary
     from orchestrator.plugins import MeasuredCampaign, Workspace
     from orchestrator.store.opening import Store
 
@@ -101,7 +101,7 @@ def _plan(model: Path, options: PlanOptions) -> Plan:
 
 def _write_trace(store: Store, run: RunRecord, folder: Path) -> TracedRun:
     """Write a run's trace to a file in a folder, and summarise it."""
-    from orchestrator.extensions.trace.slices import read_recording, summarise
+    from orchestrator.extensions.trace.run_pass import read_recording, summarise
 
     traced = TracedRun(
         run_id=run.run_id,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import FtraceStats, Trace
 
 from orchestrator.errors import OutputParseError
-from orchestrator.extensions.trace.slices import Mark, Recording, read_recording, summarise
+from orchestrator.extensions.trace.run_pass import Mark, Recording, read_recording, summarise
 
 
 def begin(at_ns: int, name: str, *, thread: int = 10, process: int = 10) -> Mark:

@@ -2,9 +2,8 @@
 
 import pytest
 
-from orchestrator.artifacts.executables import inspect_elf_bytes
+from orchestrator.artifacts.executables import check_set, inspect_elf_bytes, inspect_program
 from orchestrator.artifacts.library import BuildLibrary
-from orchestrator.artifacts.program import check_set, inspect_program
 from orchestrator.config.declarations import load_builds
 from orchestrator.errors import ArtifactError
 from orchestrator.files import sha256_of

@@ -14,8 +14,12 @@ from benchfarm_virtual.samples import (
     benchmark_elf,
     write_benchmark_elf,
 )
-from orchestrator.artifacts.executables import inspect_apk, inspect_elf, inspect_elf_bytes
-from orchestrator.artifacts.program import inspect_program
+from orchestrator.artifacts.executables import (
+    inspect_apk,
+    inspect_elf,
+    inspect_elf_bytes,
+    inspect_program,
+)
 from orchestrator.errors import ArtifactError
 from tests.unit.artifacts.sample_files import elf
 

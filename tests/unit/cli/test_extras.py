@@ -82,7 +82,7 @@ def test_a_command_without_its_extra_says_which_to_install(
 
 #: Reads a trace, given in hexadecimal.
 READ_TRACE = """
-from orchestrator.extensions.trace.slices import read_recording, summarise
+from orchestrator.extensions.trace.run_pass import read_recording, summarise
 
 for item in summarise(read_recording(bytes.fromhex(sys.argv[1]))).operators:
     print(item.name, item.total_us)
