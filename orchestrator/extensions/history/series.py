@@ -205,9 +205,11 @@ def _medians(cell: Integers, latency_us: Floats, count: int) -> Floats:
 def night_details(points: Points, table: NightTable) -> NightDetails:
     """Return the details of each figure of a table, from the points of that table.
 
-    The interval is that of a report below 20 invocations: Student's t of the trimmed mean,
-    widened by the autocorrelation of the device's series of the night. Points are in the
-    order of storing: gaps between them count as equal.
+    The interval is made as a report's: Student's t of the trimmed mean, widened by the
+    autocorrelation of the device's series of the night. It is of all invocations of a night's
+    figure, where a report judges each case's runs and leaves out those of a slow start or at low
+    clocks: that takes whole runs, of which a year has millions. Points are in the order of
+    storing: gaps between them count as equal.
     """
     shape = table.latency_us.shape
     size, nights = shape[0] * shape[1], max(1, shape[1])
