@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 from pathlib import Path
 
@@ -28,4 +29,7 @@ def main(state_dir: str, settings: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    exit_code = main(*sys.argv[1:])
+    # The phones are gone; Python would take itself apart for longer than a phone takes to start.
+    logging.shutdown()
+    os._exit(exit_code)
