@@ -103,11 +103,8 @@ def test_the_battery_shows_the_same_once_nothing_charges_it(lab: Lab, model: Pat
 
 
 def test_a_phone_without_perfetto_has_its_battery_sampled(lab: Lab, model: Path) -> None:
-    words = ("-d", "xnnpack", "-t", "1", "-n", "1")
-    (charged,) = energies(lab, OLD, model, *words)
-    assert "is charged (usb)" in charged["extra"]["energy_missing"]
     lab.fault(lab.serials[OLD], "cable-out")
-    (report,) = energies(lab, OLD, model, *words)
+    (report,) = energies(lab, OLD, model, "-d", "xnnpack", "-t", "1", "-n", "1")
     (cluster,) = load_profile("moto-e5-play").clusters
     truth_uj = cluster.watts * report["inference"]["mean_us"]
     assert report["extra"]["energy_net_uj"] == pytest.approx(truth_uj, rel=0.02)
