@@ -52,7 +52,14 @@ AGAINST_SERVERS = (
 OF_SERVERS = {"lab_of", "make_cli", "cli"}
 #: A module of tests that has one of these names starts processes: it is no part of ``make
 #: test-fast``.
-STARTS_PROCESSES = {"Cli", "c_compiler", "multiprocessing", "private_cluster", "subprocess"}
+STARTS_PROCESSES = {
+    "Cli",
+    "Shell",
+    "c_compiler",
+    "multiprocessing",
+    "private_cluster",
+    "subprocess",
+}
 
 # As where CI is set: what passed does so again, however slow this computer is.
 # --hypothesis-profile=default varies.
@@ -199,9 +206,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             STARTS_PROCESSES
         ):
             item.add_marker(pytest.mark.slow)
-    # At the end no worker is left alone with a file that takes long.
+    # At the end no worker is left alone with a file that takes long: such files of these folders,
+    # which would come last, come first.
     slow_files = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: item.path not in slow_files)
+    late = {path for path in slow_files if {"shells", "unit"} & {*path.parts}}
+    items.sort(key=lambda item: (item.path not in slow_files, item.path not in late))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -260,7 +269,7 @@ def poll_until(claim: Callable[[], object], what: str, timeout_s: float = 60.0) 
         now_s = time.monotonic()
         if now_s > begun_s + timeout_s:
             pytest.fail(f"not within {timeout_s:g} s: {what}")
-        time.sleep(min(0.5, max(0.01, 2 * (now_s - asked_s), (now_s - begun_s) / 20)))
+        time.sleep(min(0.5, max(0.01, 4 * (now_s - asked_s), (now_s - begun_s) / 20)))
 
 
 def process_is_gone(pid: int) -> bool:

@@ -20,6 +20,8 @@ from tests.samples.extensions import needs_extension
 from tests.samples.records import settings_in
 from tests.samples.sample_lab import MOBILENET, REAL_PIXEL, Lab, campaign_of, case, lab_of, series
 
+#: Each counts what Python holds, which takes a second and more.
+pytestmark = pytest.mark.slow
 _RUNS = 60
 
 
