@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import field, replace
 from datetime import date, timedelta
 from fnmatch import fnmatchcase
@@ -40,7 +41,7 @@ from orchestrator.records.history import (
 )
 from orchestrator.records.run import FigureKind, Outcome
 from orchestrator.records.verdict import NO_EVIDENCE, OUTPUT_FINDINGS, ParityVerdict
-from orchestrator.units import format_slowdown
+from orchestrator.units import format_slowdown, parse_age
 
 if TYPE_CHECKING:
     from orchestrator.store.opening import Store
@@ -586,16 +587,16 @@ def _sentence(words: Mapping[str, str], members: Sequence[LatencyChange], series
 
 
 def parse_night(text: str, workspace: Workspace, label: str) -> date:
-    """Return the night that ``30d``, ``4w`` or ``2026-03-09`` means.
+    """Return the night that ``30d``, ``4 w`` or ``2026-03-09`` means.
 
     Raises UsageError, which begins with ``label``, the option's name.
     """
+    with suppress(ValueError):
+        age = timedelta(seconds=parse_age(text))
+        return night_of(workspace.clock.now(), workspace.store.zone) - age
     try:
-        if text[-1:] in ("d", "w") and text[:-1].isdigit():
-            days = int(text[:-1]) * (7 if text.endswith("w") else 1)
-            return night_of(workspace.clock.now(), workspace.store.zone) - timedelta(days=days)
         return date.fromisoformat(text)
-    except (ValueError, OverflowError):
+    except ValueError:
         raise UsageError(
             f"{label} {text!r} isn't a date", hint="write 2026-03-09, 30d or 4w"
         ) from None

@@ -582,7 +582,7 @@ def test_moments_are_spans_or_dates(tmp_path: Path) -> None:
     settings = settings_in(tmp_path)
     with Workspace(settings, store=MemoryStore()) as workspace:
         assert parse_night("2026-03-09", workspace, "--since") == date(2026, 3, 9)
-        spans = {parse_night(text, workspace, "--since") for text in ("2w", "14d")}
+        spans = {parse_night(text, workspace, "--since") for text in ("2w", "14d", "14 d", "2 W")}
         assert len(spans) == 1
         for text in ("soon", "2026-13-09", "9999999d"):
             with pytest.raises(UsageError, match=f"--since '{text}' isn't a date"):
