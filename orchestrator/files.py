@@ -90,16 +90,6 @@ def name_of(path: Path) -> str:
     return unquote(path.stem)
 
 
-def run_folder_name(run_id: str) -> str:
-    """Return the name of a run's folder.
-
-    Raises UsageError for an id that could lead out of its parent folder.
-    """
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,120}", run_id):
-        raise UsageError(f"{run_id!r} can't be a run's id: letters, digits, '_', '-' and '.' only")
-    return str(run_id)
-
-
 #: The bytes of a program's stream that are kept: half of them from its start, half from its end.
 OUTPUT_MOST_BYTES: Final = 16 << 20
 _PIECE_BYTES: Final = 1 << 20

@@ -27,11 +27,10 @@ from orchestrator.files import cached_by_status, expanded, known_sha256
 from orchestrator.programs import is_here, usual_tool
 from orchestrator.programs import program as program_of
 from orchestrator.records.build_spec import BuildSpec
-from orchestrator.records.case import Build, BuildSha, Companion, ToolName
+from orchestrator.records.case import NAME_RULE, Build, BuildSha, Companion, ToolName, is_name
 from orchestrator.records.device import DeviceFacts, DeviceKind
 
 _SHA_PREFIX: Final = re.compile(r"[0-9a-f]{8,64}")
-_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 #: In place of the ABI of an APK without native code.
 _ANY_ABI: Final = ""
 
@@ -95,10 +94,10 @@ class BuildLibrary:
         facts = inspect_program(path)
         _check_kind(facts, tool, path)
         name = name or self._name_for(path, facts, tool)
-        if not _NAME.fullmatch(name):
+        if not is_name(name):
             raise ArtifactError(
                 f"{name!r} can't be the name of a build",
-                hint="give one of letters, digits, dots, dashes and underscores with --name",
+                hint=f"give one of {NAME_RULE} with --name",
             )
         folder_libraries = self._libraries_in(name, tool, path.parent)
         places = {

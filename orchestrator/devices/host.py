@@ -27,7 +27,7 @@ from orchestrator.errors import (
     TransferError,
     UsageError,
 )
-from orchestrator.files import head_and_tail, known_sha256, make_private, run_folder_name
+from orchestrator.files import head_and_tail, known_sha256, make_private
 from orchestrator.ports import (
     DetachedCommand,
     HostFile,
@@ -44,7 +44,7 @@ from orchestrator.processes import (
     shell_code,
     started_at,
 )
-from orchestrator.records.case import RunId
+from orchestrator.records.case import RunId, run_folder_name
 from orchestrator.records.device import HOST_SERIAL, DeviceFacts, DeviceKind, DeviceState
 from orchestrator.scripts import run_scripts, script_text
 

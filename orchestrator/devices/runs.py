@@ -33,10 +33,10 @@ from orchestrator.errors import (
     InterruptedByUserError,
     TransferError,
 )
-from orchestrator.files import OUTPUT_MOST_BYTES, run_folder_name
+from orchestrator.files import OUTPUT_MOST_BYTES
 from orchestrator.frozen import frozen
 from orchestrator.ports import DetachedCommand, ProcessResult
-from orchestrator.records.case import RunId
+from orchestrator.records.case import RunId, run_folder_name
 from orchestrator.scripts import Answer, script_command, script_text, section_mark
 from orchestrator.units import format_duration
 

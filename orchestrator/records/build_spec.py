@@ -14,7 +14,7 @@ from pydantic.json_schema import SkipJsonSchema
 
 from orchestrator.fields import NO_KEY, SOME, OneOrMany, Sha256, Text, by_rule, unknown_word_message
 from orchestrator.frozen import frozen
-from orchestrator.records.case import ToolName
+from orchestrator.records.case import NAME_RULE, ToolName, is_name
 
 ABIS: Final = (
     "arm64-v8a",
@@ -35,8 +35,8 @@ def _abi(text: str) -> str:
 
 
 def _name(text: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", text):
-        raise ValueError(f"{text!r} isn't a name of letters, digits, dots, dashes and underscores")
+    if not is_name(text):
+        raise ValueError(f"{text!r} isn't a name of {NAME_RULE}")
     return text
 
 

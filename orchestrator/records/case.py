@@ -16,6 +16,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final, NewType, TypeAlias, TypeVar
 
+from orchestrator.errors import UsageError
 from orchestrator.frozen import frozen
 from orchestrator.records.model import (
     FIGURE,
@@ -59,6 +60,31 @@ def campaign_id_of(submission: str, serial: Serial) -> CampaignId:
     """
     escaped = re.sub("[^A-Za-z0-9.-]", lambda match: f"~{ord(match[0]):x}~", serial)
     return CampaignId(f"{submission}_{escaped}")
+
+
+_NAME: Final = "[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
+_CAMPAIGN_ID: Final = f"{_NAME}(_[A-Za-z0-9.~-]{{1,120}})?"
+NAME_RULE: Final = "at most 100 letters, digits, dots, dashes and underscores"
+
+
+def is_name(text: str) -> bool:
+    """Whether a text can name a submission, a build or a run: names are parts of file names."""
+    return bool(re.fullmatch(_NAME, text))
+
+
+def is_campaign_id(text: str) -> bool:
+    """Whether a text can be a campaign's id: a name, or one of :func:`campaign_id_of`."""
+    return bool(re.fullmatch(_CAMPAIGN_ID, text))
+
+
+def run_folder_name(run_id: str) -> str:
+    """Return the name of a run's folder.
+
+    Raises UsageError for an id that could lead out of its parent folder.
+    """
+    if not is_name(run_id):
+        raise UsageError(f"{run_id!r} can't be a run's id: {NAME_RULE}")
+    return str(run_id)
 
 
 #: The name of a plugin's delegate or program: a prefix, a dot and a name (``acme.sleep``), so that it

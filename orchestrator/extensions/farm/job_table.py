@@ -6,7 +6,6 @@ A job's state changes as ``CHANGES`` says, in one statement that compares and se
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
@@ -15,7 +14,7 @@ from orchestrator.errors import UsageError
 from orchestrator.extensions.farm.schema import QueueDatabase
 from orchestrator.frozen import frozen
 from orchestrator.plugins import JobOwner
-from orchestrator.records.case import CampaignId, Serial, campaign_id_of
+from orchestrator.records.case import NAME_RULE, CampaignId, Serial, campaign_id_of, is_name
 from orchestrator.records.device import HOST_SERIAL
 
 if TYPE_CHECKING:
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
 
 #: Seconds without a heartbeat after which a host isn't shown as alive.
 HOST_SILENT_S: Final = 15.0
-#: A submission's name is part of campaign ids, and those are part of file names.
-_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
 #: Procrastinate's own names are 128 characters at most.
 _LONGEST_SERIAL: Final = 112
 #: The reason why a phone with an unsuitable serial number can't have jobs.
@@ -122,10 +119,8 @@ class JobTable(QueueDatabase):
         that was cleaned away.
         """
         name = submission.submission
-        if not _NAME.fullmatch(name):
-            raise UsageError(
-                f"{name!r} can't name a submission", hint="letters, digits, . _ - only"
-            )
+        if not is_name(name):
+            raise UsageError(f"{name!r} can't name a submission", hint=NAME_RULE)
         if wrong := [serial for serial in phones if not can_have_jobs(serial)]:
             raise UsageError(f"{wrong[0]!r} can't be a serial number")
         with self.connection() as connection:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import re
 import tempfile
 import zipfile
 import zlib
@@ -29,7 +28,17 @@ from orchestrator.files import sha256_of
 from orchestrator.frozen import frozen
 from orchestrator.plugins import Redaction, Workspace, redaction_of
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation, Origin, Terms
-from orchestrator.records.case import Build, CampaignId, Case, Model, RunId, Serial, SkippedCase
+from orchestrator.records.case import (
+    Build,
+    CampaignId,
+    Case,
+    Model,
+    RunId,
+    Serial,
+    SkippedCase,
+    is_campaign_id,
+    is_name,
+)
 from orchestrator.records.device import HOST_SERIAL, DeviceFacts
 from orchestrator.records.history import is_pruned
 from orchestrator.records.run import Attachment, RunRecord
@@ -288,10 +297,12 @@ class Bundle:
             if line.kind not in _KINDS:
                 continue
             record = line.read(where)
+            if line.kind == "campaign":
+                _check_id(where, record.campaign_id, is_campaign_id)
             if line.kind != "run":
                 records[line.kind].append(record)
                 continue
-            _checked_id(self, record.run_id)
+            _check_id(where, record.run_id, is_name)
             campaign_ids.add(record.campaign_id)
             self._check_sizes(where, line)
             for _, sha256 in line.left:
@@ -377,7 +388,6 @@ class Bundle:
             raise StoreCorruptError(f"{self.path}: is damaged: {name}: {error}") from error
 
 
-_Id = TypeVar("_Id", bound=str)
 _Value = TypeVar("_Value")
 _Placed = TypeVar("_Placed", DeviceFacts, Case, SkippedCase)
 
@@ -415,9 +425,7 @@ def import_bundle(
     """
     origin = Origin(file=bundle.path.name, sha256=sha256_of(bundle.path))
     records = bundle.checked()
-    campaigns: dict[CampaignId, Campaign] = {
-        _checked_id(bundle, item.campaign_id): item for item in records["campaign"]
-    }
+    campaigns: dict[CampaignId, Campaign] = {item.campaign_id: item for item in records["campaign"]}
     stored = {campaign_id: store.campaign(campaign_id) for campaign_id in campaigns}
     stored_ids = (
         {run.run_id for run in store.runs(campaign_ids=list(campaigns))} if campaigns else set()
@@ -476,11 +484,10 @@ def _batches(runs: Iterator[RunRecord]) -> Iterator[list[RunRecord]]:
         yield batch
 
 
-def _checked_id(bundle: Bundle, name: _Id) -> _Id:
-    """Return an id that is safe in a file name; raises StoreCorruptError for any other."""
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}", name):
-        raise StoreCorruptError(f"{bundle.path}: {name[:80]!r} is no id of a campaign or run")
-    return name
+def _check_id(where: str, name: str, is_id: Callable[[str], bool]) -> None:
+    """Raise StoreCorruptError for an id that isn't safe in a file name."""
+    if not is_id(name):
+        raise StoreCorruptError(f"{where}: {name[:80]!r} is no id of a campaign or run")
 
 
 def _with_local_serial(record: _Placed, campaign: Campaign) -> _Placed:

@@ -24,7 +24,7 @@ from orchestrator.documents import dump_document
 from orchestrator.errors import BenchfarmError, StoreError
 from orchestrator.extensions.interop.bundle import Bundle, import_bundle
 from orchestrator.records.campaign import Campaign
-from orchestrator.records.case import Build, Case, Model
+from orchestrator.records.case import Build, Case, Model, Serial, campaign_id_of
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.run import RunRecord
 from orchestrator.store.opening import MemoryStore, Store, open_store
@@ -218,6 +218,18 @@ def test_a_row_that_cannot_be_read_costs_its_campaign_and_can_be_removed(lines, 
     assert {run.campaign_id for run in store.runs()} == {"d"}
     assert store.attachments("s")[0].data == OUTPUT
     store.close()
+
+
+@pytest.mark.parametrize(
+    ("campaign", "is_taken"),
+    [(campaign_id_of("night", Serial("10.0.0.1:5555")), True), ("../c", False), ("~c", False)],
+)
+def test_campaigns_of_a_farm_and_its_phones_on_the_network_are_taken(
+    lines, tmp_path: Path, campaign: str, *, is_taken: bool
+) -> None:
+    text = json.dumps(lines).replace('"campaign_id": "c"', f'"campaign_id": "{campaign}"')
+    error = refusal(written(tmp_path / "bundle.zip", json.loads(text)), MemoryStore())
+    assert (error is None) is is_taken, error
 
 
 @pytest.mark.parametrize(
