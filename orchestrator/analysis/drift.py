@@ -153,7 +153,7 @@ class Attempt:
 
 def attempts(runs: Sequence[RunRecord]) -> tuple[Attempt, ...]:
     """Return the attempts among the sustained runs of one case in one campaign, oldest first."""
-    fit_runs = (run for run in runs if run.outcome is not Outcome.UNFIT)
+    fit_runs = (run for run in runs if run.is_final)
     numbered = grouped(fit_runs, lambda run: run.invocation // ATTEMPT_NUMBERS)
     return tuple(
         Attempt(number=number, runs=tuple(sorted(members, key=lambda run: run.invocation)))
@@ -259,9 +259,7 @@ class Check:
 
 def checks(runs: Sequence[RunRecord]) -> tuple[Check, ...]:
     """Return the checks among one device's runs of one campaign, in their order."""
-    reference_runs = (
-        run for run in runs if run.run_pass is Pass.REFERENCE and run.outcome is not Outcome.UNFIT
-    )
+    reference_runs = (run for run in runs if run.run_pass is Pass.REFERENCE and run.is_final)
     numbered = grouped(reference_runs, lambda run: run.invocation // CHECK_INVOCATIONS)
     all_checks = []
     for number, members in sorted(numbered.items()):
@@ -286,9 +284,7 @@ def checks(runs: Sequence[RunRecord]) -> tuple[Check, ...]:
 def baseline_of(runs: Sequence[RunRecord]) -> Check | None:
     """Return the check that later checks are compared with: the last one before any other run."""
     other_starts = [
-        run.started_at
-        for run in runs
-        if run.run_pass is not Pass.REFERENCE and run.outcome is not Outcome.UNFIT
+        run.started_at for run in runs if run.run_pass is not Pass.REFERENCE and run.is_final
     ]
     begun_at = min(other_starts, default=None)
     usable = [check for check in checks(runs) if check.latencies_us]

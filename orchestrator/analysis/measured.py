@@ -33,7 +33,7 @@ from orchestrator.records.case import (
 )
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.plan import StoppingRule
-from orchestrator.records.run import Outcome, RunRecord
+from orchestrator.records.run import RunRecord
 from orchestrator.records.verdict import OUTPUT_FINDINGS, OutputCheck, ParityVerdict, Quality
 
 _NOTHING: Final[Mapping[Any, Any]] = MappingProxyType({})
@@ -216,8 +216,7 @@ def measured_cases(
     fit_runs = (
         run
         for run in runs
-        if run.outcome is not Outcome.UNFIT
-        and (run.run_pass is FIGURE_PASS or check_of(run) is not None)
+        if run.is_final and (run.run_pass is FIGURE_PASS or check_of(run) is not None)
     )
     measured: list[CaseResult] = []
     for name, campaign_runs in grouped(fit_runs, lambda run: run.campaign_id).items():

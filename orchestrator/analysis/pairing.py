@@ -176,7 +176,7 @@ class PairProgress:
             key: [] for side in self._sides for key in self._pairing.sides[side]
         }
         for run in runs:
-            is_one = run.run_pass is FIGURE_PASS and run.outcome is not Outcome.UNFIT
+            is_one = run.run_pass is FIGURE_PASS and run.is_final
             if is_one and run.case.case_key in self._runs:
                 self._runs[run.case.case_key].append(run)
         self._measured = judge_cases(chain.from_iterable(self._runs.values()), [campaign])

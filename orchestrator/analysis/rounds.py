@@ -195,9 +195,7 @@ def progress_by_case(
     progress: dict[CaseKey, CaseProgress] = {}
     for key, item in measured.items():
         runs = [
-            run
-            for run in item.timing
-            if run.campaign_id == campaign.campaign_id and run.outcome is not Outcome.UNFIT
+            run for run in item.timing if run.campaign_id == campaign.campaign_id and run.is_final
         ]
         if runs or key in planned:
             runs.sort(key=lambda run: run.invocation)

@@ -33,7 +33,8 @@ from orchestrator.records.campaign import (
 )
 from orchestrator.records.case import CampaignId
 from orchestrator.records.device import DeviceFacts
-from orchestrator.records.run import Outcome, RunRecord
+from orchestrator.records.history import ResultCount
+from orchestrator.records.run import RunRecord
 from orchestrator.tables.labels import moment_text
 
 if TYPE_CHECKING:
@@ -266,7 +267,7 @@ def night_progress(
     """
     night = night_of(now, store.zone)
     begin = first_moment(night, store.zone)
-    counts = [item for item in store.activity(begin).runs if item.outcome is not Outcome.UNFIT]
+    counts = ResultCount.of(store.activity(begin).runs)
     remaining = 0
     for campaign in opened:
         if campaign.created_at >= begin:
@@ -274,8 +275,8 @@ def night_progress(
     known_ends = [end for end in ends if end is not None]
     return NightAnswer(
         night=night,
-        with_result=sum(item.count for item in counts if item.outcome is Outcome.COMPLETED),
-        without_result=sum(item.count for item in counts if item.is_without_result),
+        with_result=counts.made - counts.without_result,
+        without_result=counts.without_result,
         left=remaining,
         done_at=max(known_ends) if known_ends and len(known_ends) == len(ends) else None,
     )

@@ -149,12 +149,11 @@ class LiveStatus:
             latencies_us.append(run.latency_us)
             self._figures[run.case.case_key] = _figure(run.case, latencies_us)
         state = run.state_after or run.state_before
-        is_stored = run.outcome is not Outcome.UNFIT
-        counts = is_stored and not pass_of(run.run_pass).is_open_ended
+        counts = run.is_final and not pass_of(run.run_pass).is_open_ended
         self._set(
             serial,
-            stored=phone.stored + is_stored,
-            failed=phone.failed + (is_stored and run.is_without_result),
+            stored=phone.stored + run.is_final,
+            failed=phone.failed + run.is_without_result,
             doing="",
             left=max(0, phone.left - counts),
             battery_heat_c=state.battery_heat_c if state is not None else phone.battery_heat_c,

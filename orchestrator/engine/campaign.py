@@ -70,9 +70,7 @@ def run_on_devices(
                 total=max(len(campaign.invocations), _stored_count(runs)),
                 done=_stored_count(runs),
                 stored=Counter(
-                    run.case.serial
-                    for run in runs
-                    if run.outcome is not Outcome.UNFIT and run.reason_code != ABANDONED
+                    run.case.serial for run in runs if run.is_final and run.reason_code != ABANDONED
                 ),
                 left={serial: len(work.invocations) for serial, work in work_by_serial.items()},
             )
@@ -253,7 +251,7 @@ def _status(runs: Iterable[RunRecord], open_count: int) -> CampaignStatus:
 
 def _stored_count(runs: Iterable[RunRecord]) -> int:
     """Return the number of stored invocations; unfit ones are open: they are retried."""
-    return sum(run.outcome is not Outcome.UNFIT for run in runs)
+    return sum(run.is_final for run in runs)
 
 
 def _open_count(works: Mapping[Serial, OpenWork]) -> int:

@@ -103,7 +103,7 @@ class CaseRunner:
 
     def has_stored(self, key: RunKey) -> bool:
         """Whether an invocation needn't be run again."""
-        return any(run.key == key and run.outcome is not Outcome.UNFIT for run in self._runs)
+        return any(run.key == key and run.is_final for run in self._runs)
 
     def run_all(
         self, invocations: Sequence[Invocation], *, between: Callable[[], None] = lambda: None
@@ -252,7 +252,7 @@ class CaseRunner:
         )
         self._runs.append(slim(run))
         self._tracker.add_run(run)
-        if run.outcome is not Outcome.UNFIT:
+        if run.is_final:
             self._unfit_in_row = 0 if run.outcome is not Outcome.SKIPPED else self._unfit_in_row
             return
         self._unfit_in_row += 1
@@ -291,7 +291,7 @@ class CaseRunner:
         output.
         """
         raw = self._last_raw
-        if raw is None or run.report is None or run.outcome in (Outcome.ABORTED, Outcome.UNFIT):
+        if raw is None or run.report is None or run.outcome is Outcome.ABORTED:
             return
         for other in same_process(self._context.tools, invocation, queue):
             yield self._records.measured(other, raw, before=run.state_before, after=run.state_after)

@@ -287,7 +287,7 @@ def open_work(
     invocations = tuple(item for item in campaign.invocations if item.case.serial == serial)
     # The work of other devices changes nothing here, and costs time.
     campaign = replace(campaign, invocations=invocations)
-    done = {run.key for run in runs if run.outcome is not Outcome.UNFIT}
+    done = {run.key for run in runs if run.is_final}
     planned = tuple(
         item
         for item in invocations
@@ -315,10 +315,7 @@ def done_count(campaign: Campaign, runs: Sequence[RunRecord], serial: Serial) ->
 
     A sustained measurement counts once it is whole; the reference workload never counts.
     """
-    stored = sum(
-        run.outcome is not Outcome.UNFIT and not stored_pass(run.run_pass).is_open_ended
-        for run in runs
-    )
+    stored = sum(run.is_final and not stored_pass(run.run_pass).is_open_ended for run in runs)
     markers = [
         item for item in campaign.invocations if item.case.serial == serial and is_sustained(item)
     ]
@@ -395,9 +392,7 @@ def _open_reference(
     reference_items = [item for item in invocations if is_reference_run(item)]
     if not reference_items:
         return ()
-    other_runs = [
-        run for run in runs if not is_reference_run(run) and run.outcome is not Outcome.UNFIT
-    ]
+    other_runs = [run for run in runs if not is_reference_run(run) and run.is_final]
     # A run that wasn't begun needs no bracket.
     start_times = [run.started_at for run in other_runs if run.reason_code not in NOT_BEGUN]
     if other_runs and not start_times:

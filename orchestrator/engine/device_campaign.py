@@ -41,7 +41,7 @@ from orchestrator.ports import Device, session_of
 from orchestrator.records.campaign import Invocation
 from orchestrator.records.case import Serial
 from orchestrator.records.device import DeviceFacts
-from orchestrator.records.run import Outcome, RunRecord
+from orchestrator.records.run import RunRecord
 
 #: How often a waiting thread checks whether all was cancelled.
 _POLL_S: Final = 0.5
@@ -372,7 +372,7 @@ def run_sustained(
     attempt = max((item.number for item in attempts(curve_runs())), default=-1) + 1
     invocation = replace(marker, number=attempt * ATTEMPT_NUMBERS)
     # The first begins at rest; a failed wait leaves it open, and too many abandon the device.
-    while runner.run_one(invocation).outcome is Outcome.UNFIT:
+    while not runner.run_one(invocation).is_final:
         pass
     while not is_over(curve_runs(), sustained_s):
         invocation = replace(invocation, number=invocation.number + 1)

@@ -6,14 +6,15 @@ from __future__ import annotations
 
 import enum
 from array import array
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import date, datetime
 from typing import Final
 
 from orchestrator.frozen import frozen
 from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.case import BuildSha, CampaignId, ModelSha, Serial, SeriesKey
-from orchestrator.records.run import ABANDONED, Attachment, Outcome, RunRecord
+from orchestrator.records.run import Attachment, Outcome, RunRecord, has_result
+from orchestrator.records.verdict import Quality
 
 #: Smaller changes are never reported: a phone's own nights differ by as much.
 LEAST_CHANGE: Final = 0.02
@@ -135,32 +136,39 @@ class DeviceSighting:
 
 @frozen
 class OutcomeCount:
-    """The number of runs with one outcome and reason."""
+    """The number of runs with one outcome, reason and quality."""
 
     outcome: Outcome
     #: Empty for completed ones.
     reason_code: str
-    is_virtual: bool
+    quality: Quality
     count: int
+    #: Where it was asked for.
+    is_virtual: bool = False
 
     @property
-    def is_without_result(self) -> bool:
-        """Whether they should have a result and have none: skipped runs shouldn't, but abandoned ones
-        should.
-        """
-        if self.outcome is Outcome.SKIPPED:
-            return self.reason_code == ABANDONED
-        return self.outcome is not Outcome.COMPLETED
+    def has_result(self) -> bool | None:
+        """Whether each of them gave a result; None for runs that owe none."""
+        return has_result(self.outcome, self.reason_code, self.quality)
 
 
 @frozen
 class ResultCount:
-    """The number of a campaign's runs, abandoned ones included, and of those without a result or
-    with a rejected one.
+    """The number of runs that owe a result, abandoned ones included, and of those without a result
+    or with a rejected one.
     """
 
     made: int
     without_result: int
+
+    @classmethod
+    def of(cls, counts: Iterable[OutcomeCount]) -> ResultCount:
+        """Return the sums of some counts."""
+        owing = [item for item in counts if item.has_result is not None]
+        return cls(
+            made=sum(item.count for item in owing),
+            without_result=sum(item.count for item in owing if not item.has_result),
+        )
 
     @property
     def text(self) -> str:

@@ -54,6 +54,22 @@ class Outcome(enum.StrEnum):
         """Whether the process came to an end of its own: neither device nor user kept it from that."""
         return self in {Outcome.COMPLETED, Outcome.FAILED, Outcome.TIMED_OUT}
 
+    @property
+    def is_begun(self) -> bool:
+        """Whether a process was started: skipped and unfit runs have none."""
+        return self not in {Outcome.SKIPPED, Outcome.UNFIT}
+
+
+def has_result(outcome: Outcome, reason_code: str, quality: Quality) -> bool | None:
+    """Return whether a run gave a result that isn't rejected; None for a run that owes none.
+
+    A run that was left out with a reason and one that waits for its device owe none, an abandoned
+    one does.
+    """
+    if not outcome.is_begun and reason_code != ABANDONED:
+        return None
+    return outcome is Outcome.COMPLETED and quality is not Quality.REJECTED
+
 
 class DelegateTruth(enum.StrEnum):
     """Where the operators really ran, against what was asked for."""
@@ -340,15 +356,18 @@ class RunRecord:
 
     @property
     def is_begun(self) -> bool:
-        """Whether a process was started: skipped and unfit runs have none."""
-        return self.outcome not in {Outcome.SKIPPED, Outcome.UNFIT}
+        """Whether a process was started."""
+        return self.outcome.is_begun
+
+    @property
+    def is_final(self) -> bool:
+        """Whether its invocation is done: one of an unfit device stays open."""
+        return self.outcome is not Outcome.UNFIT
 
     @property
     def is_without_result(self) -> bool:
-        """Whether it ran and gave no result or a rejected one."""
-        if self.outcome is Outcome.SKIPPED:
-            return False
-        return self.outcome is not Outcome.COMPLETED or self.verdict.quality is Quality.REJECTED
+        """Whether it should have a result and has none or a rejected one."""
+        return has_result(self.outcome, self.reason_code, self.verdict.quality) is False
 
     @property
     def lost_code(self) -> str:

@@ -32,7 +32,7 @@ from orchestrator.records.case import (
     grouped,
 )
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
-from orchestrator.records.run import Outcome, RunRecord, ToolReport
+from orchestrator.records.run import RunRecord, ToolReport
 from orchestrator.report.data import ReportData
 from orchestrator.report.winners import ranked
 from orchestrator.tables.escapes import without_folders
@@ -405,7 +405,7 @@ def newest_runs(stored: Stored, is_shown: Callable[[Case, CampaignId], bool]) ->
     campaigns_by_case: dict[tuple[CaseKey, Pass], set[CampaignId]] = defaultdict(set)
     for run in runs:
         is_counted = run.campaign_id in order and is_shown(run.case, run.campaign_id)
-        if run.outcome is not Outcome.UNFIT and is_counted:
+        if run.is_final and is_counted:
             campaigns_by_case[run.case.case_key, run.run_pass].add(run.campaign_id)
     newest = {key: max(names, key=order.__getitem__) for key, names in campaigns_by_case.items()}
     repeated = {

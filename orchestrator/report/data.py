@@ -184,7 +184,7 @@ def _scope(data: ReportData) -> str:
         f" and {len(names) - _MOST_DEVICES} more" if names[_MOST_DEVICES:] else ""
     )
     case_runs = [run for row in cases for run in row.runs]
-    stored = sum(run.outcome is not Outcome.UNFIT for run in case_runs)
+    stored = sum(run.is_final for run in case_runs)
     left_out = sum(run.outcome is Outcome.SKIPPED for run in case_runs)
     runs = counted(stored, "invocation") + (f", {left_out} of them left out" if left_out else "")
     text = f"{counted(len(cases), 'case')} ({runs}) of {models} on {counted(len(names), 'device')}: {name_list}"

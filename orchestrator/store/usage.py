@@ -9,6 +9,7 @@ import json
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from operator import itemgetter
 from typing import Any, Final
@@ -18,7 +19,6 @@ from sqlalchemy import (
     Row,
     Select,
     Text,
-    and_,
     case,
     cast,
     delete,
@@ -37,6 +37,7 @@ from orchestrator.records.case import (
     Pass,
     Serial,
     SeriesKey,
+    grouped,
 )
 from orchestrator.records.history import (
     Activity,
@@ -52,7 +53,7 @@ from orchestrator.records.history import (
 )
 from orchestrator.records.run import Outcome, RecentRun
 from orchestrator.records.verdict import OUTPUT_FINDINGS, Quality
-from orchestrator.store.campaigns import abandoned_conditions, filtered, pages
+from orchestrator.store.campaigns import filtered, pages
 from orchestrator.store.runs import Runs
 from orchestrator.store.schema import ANNOTATIONS, CAMPAIGNS, CASES, CONFIRMATIONS, RUNS
 
@@ -60,8 +61,11 @@ from orchestrator.store.schema import ANNOTATIONS, CAMPAIGNS, CASES, CONFIRMATIO
 _CASES_MAX: Final = 16
 #: The newest runs of a series that count for its duration.
 _RUNS_MAX: Final = 64
-#: Outcomes of runs that took no time of a phone.
-_NOT_RUN: Final = (Outcome.UNFIT.value, Outcome.SKIPPED.value)
+#: Outcomes of runs that took time of a phone.
+_BEGUN: Final = [outcome.value for outcome in Outcome if outcome.is_begun]
+#: How a run ended, and the number of those that ended alike.
+_ENDING: Final = (RUNS.c.outcome, RUNS.c.reason_code, RUNS.c.quality)
+_COUNT: Final = func.count().label("run_count")
 _IS_TIMING: Final = RUNS.c.run_pass == FIGURE_PASS.value
 #: The columns of a case that a figure needs.
 _CASES: Final = select(
@@ -203,7 +207,7 @@ class Usage(Runs):
         all_runs: Select[Any] = (
             select(RUNS.c.campaign_no, CASES.c.serial, *columns)
             .join_from(RUNS, CASES, RUNS.c.case_no == CASES.c.case_no)
-            .where(RUNS.c.outcome.not_in(_NOT_RUN))
+            .where(RUNS.c.outcome.in_(_BEGUN))
         )
         rows_by_series: dict[SeriesKey, Sequence[Row[Any]]] = {}
         with self.reading() as connection:
@@ -236,9 +240,9 @@ class Usage(Runs):
         """
         recent_campaigns = select(CAMPAIGNS.c.campaign_no).where(CAMPAIGNS.c.created_at >= since)
         is_recent, is_shown = RUNS.c.campaign_no.in_(recent_campaigns), ~CAMPAIGNS.c.is_hidden
-        group_columns = RUNS.c.outcome, RUNS.c.reason_code, RUNS.c.is_virtual
+        group_columns = *_ENDING, RUNS.c.is_virtual
         endings = (
-            select(*group_columns, func.count())
+            select(*group_columns, _COUNT)
             .where(RUNS.c.campaign_no.in_(recent_campaigns.where(is_shown)))
             .group_by(*group_columns)
         )
@@ -268,31 +272,17 @@ class Usage(Runs):
                 },
                 finished_at={row[0]: row[1] for row in connection.execute(finished)},
                 runs=tuple(
-                    OutcomeCount(
-                        outcome=Outcome(outcome),
-                        reason_code=code,
-                        is_virtual=is_virtual,
-                        count=count,
-                    )
-                    for outcome, code, is_virtual, count in connection.execute(endings)
+                    replace(_outcome_count(row), is_virtual=row.is_virtual)
+                    for row in connection.execute(endings)
                 ),
                 newest=tuple(run for run, _ in newest_runs),
             )
 
     def result_counts(self, campaign_ids: Sequence[CampaignId]) -> Mapping[CampaignId, ResultCount]:
         """Return the result counts of some campaigns; those without any run are left out."""
-        not_made = (Outcome.SKIPPED.value, Outcome.UNFIT.value)
-        is_made = RUNS.c.outcome.not_in(not_made) | and_(*abandoned_conditions())
-        is_lost = is_made & (
-            (RUNS.c.outcome != Outcome.COMPLETED.value) | (RUNS.c.quality == Quality.REJECTED.value)
-        )
-        query = select(
-            *(func.sum(case((condition, 1), else_=0)) for condition in (is_made, is_lost))
-        )
-        return {
-            campaign_id: ResultCount(made=int(run_count), without_result=int(failed_count))
-            for campaign_id, run_count, failed_count in self._by_campaign(query, campaign_ids)
-        }
+        query = select(*_ENDING, _COUNT).group_by(*_ENDING)
+        rows = grouped(self._by_campaign(query, campaign_ids), lambda row: row.campaign_id)
+        return {name: ResultCount.of(map(_outcome_count, of_one)) for name, of_one in rows.items()}
 
     def readings(self, campaign_ids: Sequence[CampaignId]) -> Mapping[CampaignId, str]:
         """Return a change token per campaign with runs: it changes when any run reads differently."""
@@ -368,6 +358,15 @@ class Usage(Runs):
             for page in pages(list(campaign_ids)):
                 of_page = selected.where(CAMPAIGNS.c.campaign_id.in_(page))
                 yield from connection.execute(of_page.group_by(CAMPAIGNS.c.campaign_id)).all()
+
+
+def _outcome_count(row: Row[Any]) -> OutcomeCount:
+    return OutcomeCount(
+        outcome=Outcome(row.outcome),
+        reason_code=row.reason_code,
+        quality=Quality(row.quality),
+        count=row.run_count,
+    )
 
 
 def _recent(row: Row[Any], part: Sequence[Row[Any]]) -> RecentRun:

@@ -28,8 +28,8 @@ def test_activity_counts_late_runs_by_ending_and_knows_each_devices_newest(
     assert dict(found.campaigns) == {CampaignStatus.FINISHED: 2, CampaignStatus.RUNNING: 1}
     assert dict(found.finished_at) == {"nightly": START + timedelta(hours=30)}
     assert sorted(found.runs, key=lambda item: item.count) == [
-        OutcomeCount(outcome=Outcome.FAILED, reason_code="oom", is_virtual=False, count=2),
-        OutcomeCount(outcome=Outcome.COMPLETED, reason_code="", is_virtual=False, count=4),
+        OutcomeCount(outcome=Outcome.FAILED, reason_code="oom", quality=Quality.SUSPECT, count=2),
+        OutcomeCount(outcome=Outcome.COMPLETED, reason_code="", quality=Quality.SUSPECT, count=4),
     ]
     (newest,) = found.newest
     assert (newest.run_id, newest.attachments) == ("night-3-timing-2", ())

@@ -77,8 +77,9 @@ class Numbers(Collector):
         for item in activity.runs:
             phones = "virtual" if item.is_virtual else "real"
             runs[item.outcome, phones] += item.count
-            if item.is_without_result:
-                failures[item.reason_code, item.outcome, phones] += item.count
+            if item.has_result is False:
+                code = item.reason_code or item.quality
+                failures[code, item.outcome, phones] += item.count
         yield _gauge(
             "benchfarm_recent_invocations",
             f"Invocations {_RECENT}, by how they ended.",

@@ -20,7 +20,6 @@ from orchestrator.plugins import CommandResult, Settings, Texts, command, room, 
 from orchestrator.records.case import FIGURE_PASS, grouped
 from orchestrator.records.device import device_matches
 from orchestrator.records.model import FIGURE, PHASES, TOKENS, worded
-from orchestrator.records.run import Outcome
 from orchestrator.tables.table import DATA, MS, Column, Kind, Table
 from orchestrator.units import US_PER_MS, US_PER_S, counted, split
 
@@ -431,7 +430,7 @@ def _newest(workspace: Workspace) -> dict[_Place, Campaign]:
             campaign_ids=[entry.campaign_id], case_keys=list(cases), run_passes=[FIGURE_PASS]
         )
         for run in runs if places else ():
-            if run.outcome not in (Outcome.SKIPPED, Outcome.UNFIT):
+            if run.is_begun:
                 newest[_place_of(run.case)] = campaign
                 places.discard(_place_of(run.case))
             if not places:

@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
@@ -42,6 +42,7 @@ from orchestrator.records.case import CampaignId, RunId, Serial, campaign_id_of
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.plan import DeviceSelection
 from orchestrator.records.run import Outcome
+from orchestrator.records.verdict import Quality, QualityVerdict
 from orchestrator.settings import Settings
 from tests.samples.manual_clock import ManualClock
 from tests.samples.places import REPO
@@ -720,6 +721,32 @@ def test_a_phone_is_released_from_quarantine_by_its_host_though_somebody_else_as
         ).check(())  # fmt: skip
         assert own.quarantine.serials() == []
         assert "A is released from quarantine on request: it moved" in said[0]
+
+
+def test_page_numbers_and_exit_code_agree_on_what_gave_no_result(settings: Settings) -> None:
+    from tests.samples import live_farm
+
+    rejected = QualityVerdict(quality=Quality.REJECTED)
+    changes: list[dict[str, Any]] = [
+        {"verdict": rejected},
+        {"outcome": Outcome.FAILED, "reason_code": "oom"},
+        {"outcome": Outcome.SKIPPED, "reason_code": "abandoned"},
+        {"outcome": Outcome.SKIPPED, "reason_code": "out-of-time", "verdict": rejected},
+        {"outcome": Outcome.UNFIT, "reason_code": "too-hot", "verdict": rejected},
+    ]
+    with Workspace(settings) as opened:
+        run = live_farm.begin_tonight(opened.store)[0]
+        for number, fields in enumerate(changes, start=9):
+            changed = replace(run, invocation=number, run_id=RunId(f"run-{number}"), **fields)
+            assert opened.store.append_run(changed)
+        night = farm_of(opened, None).read().night
+        text = Numbers(opened, farm_of(opened, None), list).page().content.decode()
+        # Which makes the exit code of bench.
+        counts = opened.store.result_counts([run.campaign_id])[run.campaign_id]
+    assert (counts.made, counts.without_result) == (7, 3)
+    assert (night.with_result, night.without_result) == (4, 3)
+    failures = re.findall(r'^benchfarm_recent_failures\{code="(.*?)"', text, re.M)
+    assert failures == ["abandoned", "oom", "rejected"]
 
 
 def test_the_dashboard_asks_for_numbers_and_labels_that_there_are(
