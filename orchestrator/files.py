@@ -11,7 +11,7 @@ import re
 import secrets
 import stat
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO, Final, TypeVar
 from urllib.parse import quote, unquote
@@ -172,11 +172,24 @@ def is_private(folder: Path) -> bool:
     )
 
 
-def draft_path(path: Path) -> Path:
-    """Return a unique path beside a file, for writing it before it is renamed.
+@contextlib.contextmanager
+def draft_of(path: Path) -> Iterator[Path]:
+    """Lend a unique path beside a file; what is written there takes the file's place at the end.
 
-    Numbers of threads and processes aren't unique: containers that share a folder have the same ones.
+    After an error the older file is unchanged, and no draft is left. Raises OSError.
     """
+    draft = _draft_path(path)
+    try:
+        yield draft
+        draft.replace(path)
+    finally:
+        with contextlib.suppress(OSError):
+            draft.unlink(missing_ok=True)
+
+
+def _draft_path(path: Path) -> Path:
+    # Numbers of threads and processes aren't unique: containers that share a folder have the same
+    # ones.
     return path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
 
 
@@ -194,23 +207,18 @@ def write_whole(
     The file, and a folder that has to be made, are accessible to this user only, unless it isn't
     ``is_private``. ``is_durable``: survives a power failure. Raises OSError.
     """
-    draft = draft_path(path)
-    try:
-        make_private(path.parent) if is_private else path.parent.mkdir(parents=True, exist_ok=True)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-        with os.fdopen(os.open(draft, flags, 0o600 if is_private else 0o666), "wb") as file:
-            _write(file, content)
-            if is_durable:
-                file.flush()
-                os.fsync(file.fileno())
-        draft.replace(path)
+    make_private(path.parent) if is_private else path.parent.mkdir(parents=True, exist_ok=True)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    mode = 0o600 if is_private else 0o666
+    with draft_of(path) as draft, os.fdopen(os.open(draft, flags, mode), "wb") as file:
+        _write(file, content)
         if is_durable:
-            folder = os.open(path.parent, os.O_RDONLY)
-            os.fsync(folder)
-            os.close(folder)
-    finally:
-        with contextlib.suppress(OSError):
-            draft.unlink(missing_ok=True)
+            file.flush()
+            os.fsync(file.fileno())
+    if is_durable:
+        folder = os.open(path.parent, os.O_RDONLY)
+        os.fsync(folder)
+        os.close(folder)
 
 
 def _write(file: IO[bytes], content: bytes | str | Iterable[bytes | str]) -> None:
@@ -271,9 +279,14 @@ def write_file(
         raise unwritable(path, error) from error
 
 
+def is_disk_full(error: OSError) -> bool:
+    """Whether a file can't be written for lack of space."""
+    return error.errno in {errno.ENOSPC, errno.EDQUOT}
+
+
 def unwritable(path: Path, error: OSError) -> BenchfarmError:
     """Return the error for a file that couldn't be written."""
-    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+    if is_disk_full(error):
         return HostStorageError(
             f"{path}: no space left to write it", hint="free some, or name another place"
         )
@@ -300,6 +313,6 @@ def check_writable(path: Path, *, makes_folder: bool = False) -> None:
     """
     check_folder(path, makes_folder=makes_folder)
     if not is_stream(path):
-        probe = draft_path(link_target(path))
+        probe = _draft_path(link_target(path))
         write_file(probe, b"", makes_folder=makes_folder)
         probe.unlink()

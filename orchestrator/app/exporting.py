@@ -9,7 +9,6 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
@@ -19,7 +18,7 @@ from orchestrator.app.requests import ROWS, ExportRequest
 from orchestrator.errors import UsageError
 from orchestrator.files import (
     check_folder,
-    draft_path,
+    draft_of,
     is_stream,
     link_target,
     unwritable,
@@ -145,19 +144,16 @@ def export(settings: Settings, request: ExportRequest) -> tuple[Path, DoneAnswer
             + (", or replace it with --force" if is_file else ""),
         )
     # What exists stays until the new one is whole; a link stays one.
-    path = link_target(target)
-    draft = draft_path(path)
     try:
-        with Workspace(settings, makes_store=False) as workspace:
+        with (
+            draft_of(link_target(target)) as draft,
+            Workspace(settings, makes_store=False) as workspace,
+        ):
             chosen, run_ids = _chosen(workspace, request)
             request = replace(request, runs=run_ids)
             done = exporter.write(workspace, chosen, request, draft) or DoneAnswer(text="")
-        draft.replace(path)
     except OSError as error:
         raise unwritable(target, error) from error
-    finally:
-        with suppress(OSError):
-            draft.unlink(missing_ok=True)
     return target, done
 
 

@@ -6,7 +6,6 @@ here with its date, and an older one can be chosen again.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import shutil
 import tempfile
@@ -19,7 +18,7 @@ from typing import Final
 
 from orchestrator.documents import adapter_of, dump_document
 from orchestrator.errors import ArtifactError, HostStorageError
-from orchestrator.files import safe_name, sha256_of, write_whole
+from orchestrator.files import is_disk_full, safe_name, sha256_of, write_whole
 from orchestrator.frozen import frozen
 from orchestrator.processes import Locks
 from orchestrator.records.case import Build, BuildSha, ToolName
@@ -219,6 +218,6 @@ class Archive:
             cause = error if isinstance(error, OSError) else error.__cause__
             if not isinstance(cause, OSError):
                 raise
-            if cause.errno in {errno.ENOSPC, errno.EDQUOT}:
+            if is_disk_full(cause):
                 raise HostStorageError(f"no space left in {self._folder}") from error
             raise ArtifactError(f"{failure}: {cause.strerror}") from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import ipaddress
 import re
 import shutil
@@ -20,7 +19,7 @@ from urllib.parse import urljoin, urlsplit, urlunsplit
 from orchestrator.artifacts.archive import Release
 from orchestrator.artifacts.library import BuildLibrary, SourceFile
 from orchestrator.errors import DownloadError, HostStorageError, NotThereError, UsageError
-from orchestrator.files import make_private
+from orchestrator.files import is_disk_full, make_private
 from orchestrator.frozen import frozen
 from orchestrator.records.build_spec import BuildSpec
 
@@ -96,7 +95,7 @@ class Downloader:
                 path = Path(folder) / "file"
                 last_modified = self._download(source, path, partial(on_progress, name))
             except OSError as error:
-                if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+                if is_disk_full(error):
                     raise HostStorageError(f"no space left in {self._folder}") from error
                 problem = f"{self._folder} can't be written: {error.strerror}"
                 raise DownloadError(problem) from error

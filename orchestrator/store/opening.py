@@ -25,7 +25,7 @@ from orchestrator.errors import (
     StoreMissingError,
     UsageError,
 )
-from orchestrator.files import draft_path, expanded, make_private
+from orchestrator.files import draft_of, expanded, make_private
 from orchestrator.installation import require_packages
 from orchestrator.store import IN_MEMORY
 from orchestrator.store.campaigns import Campaigns
@@ -278,24 +278,25 @@ def copy_to(path: Path, copy: Path) -> None:
 
     Raises StoreError, StoreCorruptError or HostStorageError; no part of a copy is left then.
     """
-    draft = draft_path(copy)
     try:
-        # Before SQLite does, which would report a fault of the copy's path as one of the store.
-        draft.touch()
-        with store_errors(str(path), path=copy), closing(_connect(path, 30.0)) as connection:
-            connection.execute("VACUUM INTO ?", (str(draft),))
-        with draft.open("rb+") as file:
-            os.fsync(file.fileno())
-        draft.rename(copy)
+        with draft_of(copy) as draft:
+            # Before SQLite does, which would report a fault of the copy's path as one of the store.
+            draft.touch()
+            try:
+                with (
+                    store_errors(str(path), path=copy),
+                    closing(_connect(path, 30.0)) as connection,
+                ):
+                    connection.execute("VACUUM INTO ?", (str(draft),))
+            finally:
+                # SQLite leaves its journal when the disk is full.
+                draft.with_name(f"{draft.name}-journal").unlink(missing_ok=True)
+            with draft.open("rb+") as file:
+                os.fsync(file.fileno())
     except OSError as error:
         raise StoreError(
             f"{copy}: the copy of {path} can't be written: {error.strerror}"
         ) from error
-    finally:
-        # SQLite leaves its journal when the disk is full.
-        for leftover in (draft, draft.with_name(f"{draft.name}-journal")):
-            with suppress(OSError):
-                leftover.unlink(missing_ok=True)
 
 
 def _connect(path: Path, busy_timeout_s: float) -> sqlite3.Connection:

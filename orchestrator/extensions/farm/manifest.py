@@ -23,7 +23,7 @@ from pydantic import TypeAdapter, ValidationError
 from orchestrator.documents import adapter_of, fault_text
 from orchestrator.errors import ArtifactError, HostStorageError, PlanError, StoreError, UsageError
 from orchestrator.extensions.farm.schema import QueueDatabase
-from orchestrator.files import draft_path, make_private, sha256_of
+from orchestrator.files import draft_of, make_private, sha256_of
 from orchestrator.frozen import frozen
 from orchestrator.passes import pass_names
 from orchestrator.records.case import Build, ToolName
@@ -252,39 +252,33 @@ class ContentStore:
                     os.utime(path)
                     return path
                 make_private(path.parent)
-                if self._copy(sha256, path):
-                    return path
+                with draft_of(path) as draft:
+                    self._copy(sha256, draft, name)
+                return path
             except OSError as error:
                 raise HostStorageError(f"{error.filename or path}: {error.strerror}") from error
-        raise StoreError(
-            f"{name} (sha256 {sha256[:16]}) is missing or damaged in the farm's database",
-            hint="submit the plan again",
-        )
 
-    def _copy(self, sha256: str, path: Path) -> bool:
-        """Copy a content from the database; return False when it isn't there, or is damaged.
+    def _copy(self, sha256: str, path: Path, name: str) -> None:
+        """Copy a content from the database; raises StoreError for a missing or damaged one.
 
         A damaged one is deleted: submitting the file again stores it again.
         """
-        draft = draft_path(path)
         digest, number = hashlib.sha256(), 0
-        try:
-            with draft.open("wb") as file:
-                while rows := self._queue.rows(
-                    "SELECT data FROM farm_file_parts WHERE sha256 = %s AND part_no = %s",
-                    sha256,
-                    number,
-                ):
-                    digest.update(rows[0]["data"])
-                    file.write(rows[0]["data"])
-                    number += 1
-            if digest.hexdigest() == sha256:
-                draft.replace(path)
-                return True
-        finally:
-            draft.unlink(missing_ok=True)
-        self._queue.rows("DELETE FROM farm_file_parts WHERE sha256 = %s", sha256)
-        return False
+        with path.open("wb") as file:
+            while rows := self._queue.rows(
+                "SELECT data FROM farm_file_parts WHERE sha256 = %s AND part_no = %s",
+                sha256,
+                number,
+            ):
+                digest.update(rows[0]["data"])
+                file.write(rows[0]["data"])
+                number += 1
+        if digest.hexdigest() != sha256:
+            self._queue.rows("DELETE FROM farm_file_parts WHERE sha256 = %s", sha256)
+            raise StoreError(
+                f"{name} (sha256 {sha256[:16]}) is missing or damaged in the farm's database",
+                hint="submit the plan again",
+            )
 
     def clean(self, *, older_than_s: float, is_trial: bool = False) -> Cleaned:
         """Delete submissions that ended before this age, and contents without a submission; a trial

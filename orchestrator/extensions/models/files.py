@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator.errors import HostStorageError, ModelError, UsageError
-from orchestrator.files import expanded, write_file
+from orchestrator.files import draft_of, expanded, write_file
 from orchestrator.frozen import frozen
 from orchestrator.plugins import Settings
 from orchestrator.records.model import Accuracy, ManifestEntry
@@ -192,14 +192,9 @@ def _fetch_one(
         with contextlib.suppress(ModelError):  # damaged or replaced
             identify_model(target, sha256=sha256)
             return before
-    draft = target.with_name(f".{target.name}.new")
-    try:
-        with downloader.fetched(url) as downloaded:
-            take_model(downloaded.path, draft, label=url)
+    with downloader.fetched(url) as downloaded, draft_of(target) as draft:
+        take_model(downloaded.path, draft, label=url)
         model = identify_model(draft, sha256=sha256)
-        draft.replace(target)
-    finally:
-        draft.unlink(missing_ok=True)
     entry = ManifestEntry(
         name=name,
         sha256=model.sha256,

@@ -69,8 +69,12 @@ def test_a_cut_off_download_is_tried_again_and_a_damaged_file_fetched_again(serv
     server.put(URL_PATH, GOOD, faults=[("cut", 5000)])
     assert fetch(server, tmp_path)[0] == 0
     (tmp_path / "models" / f"{NAME}.tflite").write_bytes(FLOAT[:-100])
+    # Which another process writes at the same time.
+    draft = tmp_path / "models" / f".{NAME}.tflite.new"
+    draft.write_bytes(FLOAT[:-200])
     assert fetch(server, tmp_path)[0] == 0
     assert (tmp_path / "models" / f"{NAME}.tflite").read_bytes() == FLOAT
+    assert draft.read_bytes() == FLOAT[:-200]
 
 
 def test_other_content_than_at_first_sight_is_refused(server, tmp_path):
