@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import shlex
-from collections.abc import Sequence
+import uuid
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from orchestrator.errors import DeviceCommandError, DeviceError
@@ -40,20 +41,41 @@ class Property(NamedTuple):
 _SERVICE: Final = Property("persist.traced.enable", "1", "the tracing service being on")
 
 
-class Recorder:
+@contextlib.contextmanager
+def recorded(
+    device: Device,
+    hold: Hold,
+    sources: str,
+    *,
+    sdk: int,
+    duration_s: float,
+    buffer_kb: int,
+    apps: Sequence[str] = (),
+) -> Iterator[Callable[[], bytes]]:
+    """Record on a phone of API level ``sdk``; lend the function that stops and returns the file.
+
+    ``sources``: the data sources of a TraceConfig as text; ``apps`` write slices. perfetto ends by
+    itself after ``duration_s`` of the phone's time. Raises DeviceError kinds, and so does the
+    function.
+    """
+    config = (
+        f"buffers {{ size_kb: {buffer_kb} fill_policy: DISCARD }}\n"
+        f"duration_ms: {round(1000 * duration_s)}\n{sources}\n"
+    )
+    recorder = _Recorder(device, hold, config=config, apps=apps)
+    try:
+        recorder.begin(sdk=sdk)
+        yield recorder.end
+    finally:
+        recorder.discard()
+
+
+class _Recorder:
     """One recording, by a TraceConfig as text."""
 
-    def __init__(
-        self,
-        device: Device,
-        hold: Hold,
-        *,
-        token: str,
-        config: str,
-        apps: Sequence[str] = (),
-    ) -> None:
-        """``token`` is in the names of its files and its command; ``apps`` write slices."""
+    def __init__(self, device: Device, hold: Hold, *, config: str, apps: Sequence[str]) -> None:
         self._device, self._hold, self._apps = device, hold, apps
+        token = f"benchfarm-{uuid.uuid4().hex}"
         self._folder = shlex.quote(f"{device.work_folder}/traces")
         self._path = f"{_TRACES}/{token}.pftrace"
         pid_path = f"{device.work_folder}/traces/{token}.pid"

@@ -11,8 +11,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
-import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Final
 
@@ -37,7 +36,7 @@ from orchestrator.extensions.energy.figure import (
     rails_energy,
 )
 from orchestrator.frozen import frozen
-from orchestrator.passes.recording import Recorder, has_perfetto
+from orchestrator.passes.recording import has_perfetto, recorded
 from orchestrator.passes.specification import Hold, PortPower
 from orchestrator.ports import Device, InvocationRequest, PhasedTool, TokenPhase, Tool
 from orchestrator.reading.profile import decode_trace, text_of
@@ -50,6 +49,12 @@ _POLL_MS: Final = 250
 #: How long a phone's meters are recorded to detect them, in seconds.
 _DETECT_S: Final = 2
 _BUFFER_KB: Final = 16_384
+#: perfetto's data source of the rails' energy, and of the battery's charge, current and voltage.
+_SOURCES: Final = (
+    f'data_sources {{ config {{ name: "android.power" android_power_config {{ battery_poll_ms: {_POLL_MS} '
+    "battery_counters: BATTERY_COUNTER_CHARGE battery_counters: BATTERY_COUNTER_CURRENT "
+    "battery_counters: BATTERY_COUNTER_VOLTAGE collect_power_rails: true } } }"
+)
 #: Factor on the least lengths, for clocks that are a little off.
 _MARGIN: Final = 1.1
 #: How often the script samples the battery, and where its files are.
@@ -161,22 +166,20 @@ class EnergyMeter:
         self, tool: Tool, device: Device, request: InvocationRequest
     ) -> tuple[RawOutput, str]:
         """Run with perfetto's recording of the meters; return also why there is none."""
-        recorder = self._recorder(device, request, duration_s=request.timeout_s)
-        why, data = "", b""
-        try:
-            # The run is whole without a recording.
+        # The run is whole without a recording.
+        with contextlib.ExitStack() as stack:
+            why, data = "", b""
             try:
-                recorder.begin(sdk=request.facts.sdk or 0)
+                recording = self._recorded(device, request, duration_s=request.timeout_s)
+                end = stack.enter_context(recording)
             except DeviceCommandError as error:
                 why = str(error)
             raw = tool.run(device, request)
             try:
-                data = b"" if why else recorder.end()
+                data = b"" if why else end()
             except DeviceCommandError as error:
                 why = str(error)
-        finally:
-            recorder.discard()
-        return raw.with_data(POWER_FILE, data), why
+            return raw.with_data(POWER_FILE, data), why
 
     def _with_length(
         self,
@@ -217,13 +220,9 @@ class EnergyMeter:
         """
         power = _Power()
         if has_perfetto(device):
-            recorder = self._recorder(device, request, duration_s=60.0)
-            try:
-                recorder.begin(sdk=request.facts.sdk or 0)
+            with self._recorded(device, request, duration_s=60.0) as end:
                 device.shell(f"sleep {_DETECT_S}")
-                power = _read(recorder.end())
-            finally:
-                recorder.discard()
+                power = _read(end())
         is_sampled = not power.rails and not power.battery
         if is_sampled:
             scripts = {"battery": script_command("battery", 2, _SAMPLE_S, _SUPPLY)}
@@ -251,25 +250,17 @@ class EnergyMeter:
         with contextlib.suppress(HostStorageError):
             self._book.save(meters)
 
-    def _recorder(
+    def _recorded(
         self, device: Device, request: InvocationRequest, *, duration_s: float
-    ) -> Recorder:
-        token, config = f"benchfarm-{uuid.uuid4().hex}", _power_config(round(1000 * duration_s))
-        return Recorder(device, self._hold, token=token, config=config)
-
-
-def _power_config(duration_ms: int) -> str:
-    """Return a TraceConfig as text: the rails' energy, and the battery's charge, current and
-    voltage.
-    """
-    counters = " ".join(
-        f"battery_counters: BATTERY_COUNTER_{name}" for name in ("CHARGE", "CURRENT", "VOLTAGE")
-    )
-    return (
-        f"buffers {{ size_kb: {_BUFFER_KB} fill_policy: DISCARD }}\nduration_ms: {duration_ms}\n"
-        f'data_sources {{ config {{ name: "android.power" android_power_config {{ battery_poll_ms: {_POLL_MS} '
-        f"{counters} collect_power_rails: true }} }} }}\n"
-    )
+    ) -> contextlib.AbstractContextManager[Callable[[], bytes]]:
+        return recorded(
+            device,
+            self._hold,
+            _SOURCES,
+            sdk=request.facts.sdk or 0,
+            duration_s=duration_s,
+            buffer_kb=_BUFFER_KB,
+        )
 
 
 @frozen

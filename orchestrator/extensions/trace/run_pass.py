@@ -18,10 +18,10 @@ from orchestrator.errors import DeviceCommandError, DeviceError, OutputParseErro
 from orchestrator.frozen import frozen
 from orchestrator.passes.recording import (
     Property,
-    Recorder,
     has_perfetto,
     hold_property,
     read_property,
+    recorded,
     set_property,
 )
 from orchestrator.passes.specification import (
@@ -62,21 +62,18 @@ class TracedRuns:
             )
         app, sdk = request.build.package or request.program_path, request.facts.sdk or 0
         apps = (app, "*") if sdk >= _WILDCARD_SDK else (app,)
-        recorder = Recorder(
+        recording = recorded(
             device,
             self._hold,
-            token=f"benchfarm-{request.run_id}",
-            config=_slices_config(apps, round(request.timeout_s * 1000)),
+            _slices_sources(apps),
+            sdk=sdk,
+            duration_s=request.timeout_s,
+            buffer_kb=_BUFFER_KB,
             apps=apps,
         )
-        with self._operators_traced(device):
-            try:
-                recorder.begin(sdk=sdk)
-                raw = tool.run(device, request)
-                trace = recorder.end()
-            finally:
-                recorder.discard()
-        return raw.with_data(PERFETTO_FILE, trace)
+        with self._operators_traced(device), recording as end:
+            raw = tool.run(device, request)
+            return raw.with_data(PERFETTO_FILE, end())
 
     @contextlib.contextmanager
     def _operators_traced(self, device: Device) -> Iterator[None]:
@@ -94,9 +91,9 @@ class TracedRuns:
                 del self._unrestored[device.serial]
 
 
-def _slices_config(apps: tuple[str, ...], duration_ms: int) -> str:
-    """Return a TraceConfig as text: slices of ``apps``, scheduling of each core, clocks and process
-    names; perfetto ends by itself after ``duration_ms`` of the phone's time.
+def _slices_sources(apps: tuple[str, ...]) -> str:
+    """Return the data sources of slices of ``apps``, scheduling of each core, clocks and process
+    names.
     """
     escaped = (app.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") for app in apps)
     names = " ".join(f'atrace_apps: "{app}"' for app in escaped)
@@ -105,12 +102,10 @@ def _slices_config(apps: tuple[str, ...], duration_ms: int) -> str:
         for event in ("ftrace/print", "sched/sched_switch", "power/cpu_frequency")
     )
     return (
-        f"buffers {{ size_kb: {_BUFFER_KB} fill_policy: DISCARD }}\n"
-        f"duration_ms: {duration_ms}\n"
         f'data_sources {{ config {{ name: "linux.ftrace" ftrace_config {{ {events} {names} '
         "buffer_size_kb: 16384 drain_period_ms: 250 } } }\n"
         'data_sources { config { name: "linux.process_stats" process_stats_config { scan_all_processes_on_start: true '
-        "} } }\n"
+        "} } }"
     )
 
 
