@@ -30,6 +30,11 @@ class BenchfarmError(Exception):
         self.hint = hint
 
     @property
+    def reason(self) -> str:
+        """The message, without what the place that shows it says already."""
+        return str(self)
+
+    @property
     def code(self) -> str:
         """The error's name in stored records and JSON, for example ``link-lost``."""
         name = type(self).__name__.removesuffix("Error")

@@ -7,10 +7,11 @@ unknown, never a guess. Heat is in degrees Celsius, clocks in kHz.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
+
+from orchestrator.units import parse_number
 
 #: A sensor outside this range isn't connected or reports something else than heat.
 COLDEST_C: Final = -40.0
@@ -34,20 +35,11 @@ def whole_number(text: str | None) -> int | None:
     return int(text) if text is not None and re.fullmatch(r"-?\d+", text) else None
 
 
-def finite_number(text: str) -> float | None:
-    """Return a finite number, None for anything else."""
-    try:
-        value = float(text.strip())
-    except ValueError:
-        return None
-    return value if math.isfinite(value) else None
-
-
 def parse_first_number(text: str) -> float | None:
     """Read the first word of /proc/uptime (seconds since boot) or /proc/loadavg (processes over a
     minute).
     """
-    return finite_number(text.partition(" ")[0])
+    return parse_number(text.partition(" ")[0])
 
 
 def parse_cpu_list(text: str) -> tuple[int, ...]:
@@ -130,7 +122,7 @@ def parse_thermal_zones(text: str) -> dict[str, float]:
         (zone, value)
         for zone, kind, content in lines
         if kind == "temp"
-        and (value := finite_number(content))
+        and (value := parse_number(content))
         and not _NO_HEAT.search(names.get(zone, ""))
     ]
     sizes = [abs(value) for _, value in readings]

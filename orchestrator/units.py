@@ -18,6 +18,15 @@ US_PER_S: Final = 1_000_000.0
 _MOST_RATIO: Final = 10.0
 
 
+def parse_number(text: str) -> float | None:
+    """Return a figure, None when it is no finite number."""
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
 def format_latency(latency_us: float | None) -> str:
     """Return a latency as people read it: ``6.45 ms``, ``940 us``, ``1.52 s``; ``---`` when
     unknown.

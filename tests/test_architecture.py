@@ -40,7 +40,7 @@ ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "units": set(),
     "frozen": set(),
-    "sysfs": set(),
+    "sysfs": {"units"},
     "fields": {"errors", "units"},
     "clock": {"errors"},
     "files": {"errors"},

@@ -82,6 +82,8 @@ class CaseStatus(enum.StrEnum):
     UNTIMED = "untimed"
 
 
+#: A case that isn't measured, or whose turn didn't come.
+NOT_MEASURED: Final = frozenset({CaseStatus.UNTIMED, CaseStatus.NOT_RUN, CaseStatus.SKIPPED})
 #: What there is to show is a figure of the delegate that was asked for.
 OWN_FIGURE: Final = frozenset({CaseStatus.MEASURED, CaseStatus.UNCONFIRMED})
 #: An invocation whose mean clock is below this share of its siblings' median one ran at lower

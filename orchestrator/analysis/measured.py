@@ -34,7 +34,13 @@ from orchestrator.records.case import (
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.plan import StoppingRule
 from orchestrator.records.run import RunRecord
-from orchestrator.records.verdict import OUTPUT_FINDINGS, OutputCheck, ParityVerdict, Quality
+from orchestrator.records.verdict import (
+    OUTPUT_CODES,
+    OUTPUT_FINDINGS,
+    OutputCheck,
+    ParityVerdict,
+    Quality,
+)
 
 _NOTHING: Final[Mapping[Any, Any]] = MappingProxyType({})
 
@@ -125,13 +131,10 @@ def _with_outputs(result: CaseResult, check: OutputCheck | None) -> CaseResult:
     result = replace(result, parity=verdict, parity_reason=reason, parity_error=output_check.error)
     if result.summary is None or result.status is CaseStatus.FELL_BACK:
         return result
-    if own_check is None:
-        # Its own comparison has the finding already.
-        codes = (
-            code for code, finding_verdict in OUTPUT_FINDINGS.items() if finding_verdict is verdict
-        )
-        output_findings = (finding(code, evidence=reason) for code in codes)
-        result = replace(result, findings=(*result.findings, *output_findings))
+    # Its own comparison has the finding already.
+    if own_check is None and verdict in OUTPUT_FINDINGS.values():
+        output_finding = finding(OUTPUT_CODES[verdict], evidence=reason)
+        result = replace(result, findings=(*result.findings, output_finding))
     if verdict is ParityVerdict.WRONG:
         return replace(
             result,

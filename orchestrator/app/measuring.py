@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, Self
 
-from orchestrator.analysis.case_result import CaseStatus
+from orchestrator.analysis.case_result import NOT_MEASURED
 from orchestrator.analysis.measured import judge_cases
 from orchestrator.analysis.rounds import progress_by_case
 from orchestrator.app import time_limits
@@ -47,10 +47,6 @@ from orchestrator.units import counted
 
 if TYPE_CHECKING:
     from orchestrator.report.data import ReportData
-
-#: Cases that were never meant to have a figure, or whose turn didn't come.
-_NO_FIGURE_EXPECTED: Final = frozenset({CaseStatus.UNTIMED, CaseStatus.NOT_RUN, CaseStatus.SKIPPED})
-
 
 #: Options that ask another question than which delegate is the fastest.
 _NOT_WHICH_DELEGATE: Final = ("delegates", "flags", "modes", "passes", "sustained")
@@ -142,7 +138,7 @@ class MeasuredCampaign:
         """
         if self.campaign.terms.pairing is not None:
             return ""
-        timed = [row for row in self.data.results if row.status not in _NO_FIGURE_EXPECTED]
+        timed = [row for row in self.data.results if row.status not in NOT_MEASURED]
         if not timed or any(row.is_judged for row in timed):
             return ""
         reasons = ", ".join(dict.fromkeys(row.why_not_clean for row in timed))

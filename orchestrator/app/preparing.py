@@ -18,6 +18,7 @@ from orchestrator.analysis.measured import newest_checks
 from orchestrator.analysis.summary import autocorrelations
 from orchestrator.app.attached import Needs, OpenedDevices, open_devices
 from orchestrator.app.workspace import Workspace
+from orchestrator.engine.decisions import LEASE_WAIT_S
 from orchestrator.engine.flag_check import learn_flags, with_flag_skips
 from orchestrator.errors import DeviceBusyError, DeviceError, ModelError, PlanError, UsageError
 from orchestrator.files import sha256_of
@@ -436,8 +437,6 @@ def new_campaign(workspace: Workspace, name: str) -> Campaign:
     )
 
 
-#: The minimum wait for a device in use: a check of it takes a moment.
-_LEASE_WAIT_S: Final = 5.0
 _POLL_S: Final = 1.0
 
 
@@ -452,7 +451,7 @@ def hold(workspace: Workspace, campaign: Campaign, devices: Iterable[Device]) ->
         while True:
             try:
                 workspace.lease.reserve(
-                    device.serial, wait_s=max(_LEASE_WAIT_S, workspace.wait.remaining_s)
+                    device.serial, wait_s=max(LEASE_WAIT_S, workspace.wait.remaining_s)
                 )
                 workspace.conditioner.take(
                     device, on_wait=lambda text: workspace.note(device.serial, text)

@@ -35,7 +35,6 @@ from orchestrator.sysfs import (
     COLDEST_C,
     HOTTEST_C,
     content_of,
-    finite_number,
     parse_clocks,
     parse_cpu_list,
     parse_first_number,
@@ -45,6 +44,7 @@ from orchestrator.sysfs import (
     policies,
     whole_number,
 )
+from orchestrator.units import parse_number
 
 _CPU: Final = "/sys/devices/system/cpu"
 #: Read once per boot. ``grep -H ''`` prints path and content of many files with one process.
@@ -359,7 +359,7 @@ def parse_thermalservice(text: str) -> dict[str, Any]:
     heat: dict[str, float] = {}
     battery_c: float | None = None
     for sensor in _TEMPERATURE.finditer(current):
-        value, kind = finite_number(sensor["value"]), int(sensor["type"])
+        value, kind = parse_number(sensor["value"]), int(sensor["type"])
         if kind == _SKIN:
             statuses.append(int(sensor["status"]))
         if kind not in _NO_HEAT and value is not None and COLDEST_C < value < HOTTEST_C:
@@ -389,7 +389,7 @@ def parse_battery(text: str) -> dict[str, Any]:
         if colon:
             values.setdefault(key.strip(), value.strip())
     level, scale = whole_number(values.get("level")), whole_number(values.get("scale"))
-    tenths = finite_number(values.get("temperature", ""))
+    tenths = parse_number(values.get("temperature", ""))
     sources = {name: values.get(f"{word} powered") for name, word in _POWER_SOURCES.items()}
     plugged = next((name for name, is_powered in sources.items() if is_powered == "true"), "")
     return {

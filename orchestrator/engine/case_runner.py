@@ -329,8 +329,7 @@ class CaseRunner:
                 run = self._records.not_run(invocation, ending, started_at=started_at)
                 if is_result:
                     return run
-                text = str(error).removeprefix(f"{self._facts.serial}: ")
-                self.note(f"{text} ({tries})", is_problem=True)
+                self.note(f"{error.reason} ({tries})", is_problem=True)
                 # A device that doesn't return is abandoned: a resume runs its open invocations.
                 self._await_device()
         return run

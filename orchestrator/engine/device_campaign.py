@@ -261,7 +261,7 @@ class DeviceCampaign:
         context = self._context
         if context.cancelled.is_set():
             return False
-        text = f"lost: {_error_text(self._device, error)}; its remaining runs resume when it reconnects"
+        text = f"lost: {error.reason}; its remaining runs resume when it reconnects"
         self._note(text, is_problem=True, is_away=True)
         self._working.remove(self._serial)
         is_back = context.rescuer.rescue(
@@ -281,7 +281,7 @@ class DeviceCampaign:
         self._working.remove(self._serial)
         if not self._working.wait_while_working(0.0, self._context.cancelled):
             return False
-        text = f"{_error_text(self._device, error)}; it is tried again while others work"
+        text = f"{error.reason}; it is tried again while others work"
         self._note(text, is_problem=True, is_away=True)
         self._restore()
         if not self._working.wait_while_working(
@@ -297,10 +297,10 @@ class DeviceCampaign:
         # A busy, unfit or offline device may work tomorrow. A device whose reference workload moved
         # would measure something else than before.
         if isinstance(error, DeviceSetAsideError):
-            self._quarantine(_error_text(self._device, error))
+            self._quarantine(error.reason)
         if isinstance(error, DeviceError):
             is_busy = isinstance(error, DeviceBusyError)
-            return DeviceResult(reason=_error_text(self._device, error), is_busy=is_busy)
+            return DeviceResult(reason=error.reason, is_busy=is_busy)
         is_bug = not isinstance(error, BenchfarmError)
         reason = (
             f"a fault in benchfarm itself: {type(error).__name__}: {error}"
@@ -383,7 +383,3 @@ def why_not_restored(serial: str, error: Exception) -> str:
     """Return the message for a device that couldn't be restored, with the command to retry."""
     command = f"'benchfarm device restore {shlex.quote(serial)}' tries again"
     return f"could not be restored ({error}); {command}"
-
-
-def _error_text(device: Device, error: DeviceError) -> str:
-    return str(error).removeprefix(f"{device.serial}: ")

@@ -22,6 +22,7 @@ from orchestrator.engine.case_runner import CaseRunner
 from orchestrator.engine.invocation import CampaignContext
 from orchestrator.errors import DeviceSetAsideError
 from orchestrator.passes import is_reference_run
+from orchestrator.planning.time_budget import CHECK_EVERY_S
 from orchestrator.ports import Device
 from orchestrator.records.campaign import Invocation
 from orchestrator.records.case import CampaignId, CaseKey, Serial, grouped
@@ -91,8 +92,6 @@ def with_stored_doubt(verdict: QualityVerdict, stored: QualityVerdict) -> Qualit
     return verdict
 
 
-#: How often a device that measures is checked.
-CHECK_EVERY_S: Final = 900.0
 #: A phone has cooled when its battery is at most this much warmer than at the beginning.
 _COOLED_MARGIN_C: Final = 1.0
 

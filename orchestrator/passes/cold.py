@@ -18,6 +18,7 @@ from orchestrator.errors import DeviceCommandError
 from orchestrator.passes.specification import (
     INFO_FILES,
     INFO_FLAGS,
+    ONE_INFERENCE,
     OVERHEAD_S,
     PassSpec,
     rounds,
@@ -68,12 +69,11 @@ def _numbers(plan: Plan, case: Case, program: Program) -> tuple[int, ...]:
 
 def _start_flags(request: InvocationRequest) -> Mapping[str, str]:
     """Return the flags of a start: one inference, with the warmup that programs require."""
-    flags = {"num_runs": "1", "min_secs": "0", "warmup_runs": "1", "warmup_min_secs": "0"}
     cached = DELEGATES[request.case.delegate].cache_flags
     if request.variant == StartStage.PROCESS_COLD or cached is None:
-        return flags
+        return ONE_INFERENCE
     # Delegates share the folder: the token names the model.
-    return {**flags, **cached(request.cache_folder, request.case.model_sha256[:16])}
+    return {**ONE_INFERENCE, **cached(request.cache_folder, request.case.model_sha256[:16])}
 
 
 def run_start(tool: Tool, device: Device, request: InvocationRequest) -> RawOutput:

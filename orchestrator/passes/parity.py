@@ -17,6 +17,7 @@ from orchestrator.frozen import frozen
 from orchestrator.passes.specification import (
     INFO_FILES,
     INFO_FLAGS,
+    ONE_INFERENCE,
     PassSpec,
 )
 from orchestrator.ports import InvocationRequest
@@ -27,6 +28,7 @@ from orchestrator.records.run import RawOutput, RunRecord, ToolReport
 from orchestrator.records.verdict import (
     BASIS_FILE,
     CONTRAST_FILE,
+    OUTPUT_CODES,
     OUTPUTS_FILE,
     Finding,
     Kernels,
@@ -205,13 +207,7 @@ def with_parity(report: ToolReport, raw: RawOutput, case: Case) -> ToolReport:
 def parity_findings(report: ToolReport) -> Iterator[Finding]:
     """Yield the findings of a run of the pass ``parity``, such as ``wrong-outputs``."""
     verdict, reason = report.extra.get("parity"), str(report.extra.get("parity_reason", ""))
-    codes = {
-        ParityVerdict.WRONG: "wrong-outputs",
-        ParityVerdict.DRIFT: "outputs-drift",
-        ParityVerdict.DEGENERATE: "parity-degenerate",
-        ParityVerdict.UNREADABLE: "outputs-unreadable",
-    }
-    if isinstance(verdict, str) and (code := codes.get(ParityVerdict(verdict))):
+    if isinstance(verdict, str) and (code := OUTPUT_CODES.get(ParityVerdict(verdict))):
         yield finding(code, evidence=reason)
 
 
@@ -382,10 +378,7 @@ def _input_flags(request: InvocationRequest) -> Mapping[str, str]:
     """Return the flags that give a model its inputs, with as few inferences as possible."""
     inputs = request.inputs
     return {
-        "num_runs": "1",
-        "min_secs": "0",
-        "warmup_runs": "1",
-        "warmup_min_secs": "0",
+        **ONE_INFERENCE,
         "input_layer": ",".join(item.name for item in inputs),
         "input_layer_shape": ":".join(",".join(map(str, item.shape)) for item in inputs),
         # A single colon ends the name.

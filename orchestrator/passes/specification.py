@@ -30,6 +30,13 @@ PROFILE_FILE: Final = "op_profile.pb"
 OMITTABLE_FLAGS: Final = frozenset(
     {"result_file_path", "export_model_runtime_info", "model_runtime_info_output_file"}
 )
+#: As few inferences as programs take.
+ONE_INFERENCE: Final[Mapping[str, str]] = {
+    "num_runs": "1",
+    "min_secs": "0",
+    "warmup_runs": "1",
+    "warmup_min_secs": "0",
+}
 #: The flags for a file that shows where the operators ran.
 INFO_FLAGS: Final = {FlagFamily.BENCHMARK_MODEL: {"export_model_runtime_info": "true"}}
 INFO_FILES: Final = {

@@ -20,7 +20,7 @@ from orchestrator.units import format_duration
 
 #: The time of one reference check (three runs with start and probes), and how often it is run.
 CHECK_S: Final = 15.0
-_CHECK_EVERY_S: Final = 900.0
+CHECK_EVERY_S: Final = 900.0
 #: The median of this many last runs of a series and pass estimates the next one.
 _MEDIAN_RUNS: Final = 8
 #: A run's estimate, as a multiple of its least time, where the device has no runs yet.
@@ -98,7 +98,7 @@ def usable_s(plan: Plan, now: datetime, *, reference_check: bool) -> float | Non
     total_s = time_limit_s(plan.until, plan.budget, now)
     if total_s is None or not reference_check:
         return total_s
-    return max(0.0, total_s - CHECK_S * (2 + total_s // _CHECK_EVERY_S))
+    return max(0.0, total_s - CHECK_S * (2 + total_s // CHECK_EVERY_S))
 
 
 def over_budget(

@@ -10,7 +10,6 @@ console prints between rules.
 
 from __future__ import annotations
 
-import math
 import mmap
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from orchestrator.records.run import LatencySummary
-from orchestrator.units import US_PER_MS, US_PER_S
+from orchestrator.units import US_PER_MS, US_PER_S, parse_number
 
 #: Logcat tags of the benchmark programs and of the runtime below them.
 OUR_TAGS: Final = frozenset(
@@ -270,15 +269,6 @@ _STAT_FIELDS: Final[Mapping[str, str]] = {
     "median": "median_us",
     "p95": "p95_us",
 }
-
-
-def parse_number(text: str) -> float | None:
-    """Return a figure, None when it is no finite number."""
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    return value if math.isfinite(value) else None
 
 
 def has_all_digits(figure: str, *, may_have_power: bool = True) -> bool:

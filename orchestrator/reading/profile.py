@@ -18,7 +18,7 @@ from typing import Any, Final
 from orchestrator.delegates.judging import RuntimeNodes
 from orchestrator.errors import OutputParseError
 from orchestrator.frozen import frozen
-from orchestrator.reading.lines import TABLE_TITLE, parse_number, parse_stats
+from orchestrator.reading.lines import TABLE_TITLE, parse_stats
 from orchestrator.records.case import grouped
 from orchestrator.records.run import (
     SUMMARY_FIELDS,
@@ -29,7 +29,7 @@ from orchestrator.records.run import (
     ProfileBlock,
     ToolReport,
 )
-from orchestrator.units import US_PER_MS
+from orchestrator.units import US_PER_MS, parse_number
 
 INIT_TITLE: Final = "Profiling Info for Benchmark Initialization:"
 RUN_TITLE: Final = "Operator-wise Profiling Info for Regular Benchmark Runs:"

@@ -26,13 +26,13 @@ from orchestrator.reading.lines import (
     parse_banner,
     parse_footprint,
     parse_memory,
-    parse_number,
     parse_stats,
     parse_timings,
     to_us,
 )
 from orchestrator.reading.profile import INIT_TITLE, RUN_TITLE, TableReader
 from orchestrator.records.run import LatencySummary
+from orchestrator.units import parse_number
 
 
 class Stage(enum.IntEnum):

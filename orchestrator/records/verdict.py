@@ -270,10 +270,16 @@ class PlacedInput:
     path: str
 
 
-#: The verdict of a comparison's finding; one without these findings and the next two agreed.
+#: The finding of a comparison's verdict; one that agreed has none.
+OUTPUT_CODES: Final[Mapping[ParityVerdict | None, str]] = {
+    ParityVerdict.WRONG: "wrong-outputs",
+    ParityVerdict.DRIFT: "outputs-drift",
+    ParityVerdict.DEGENERATE: "parity-degenerate",
+    ParityVerdict.UNREADABLE: "outputs-unreadable",
+}
+#: The findings of outputs that differ -> their verdicts.
 OUTPUT_FINDINGS: Final[Mapping[str, ParityVerdict]] = {
-    "wrong-outputs": ParityVerdict.WRONG,
-    "outputs-drift": ParityVerdict.DRIFT,
+    OUTPUT_CODES[verdict]: verdict for verdict in (ParityVerdict.WRONG, ParityVerdict.DRIFT)
 }
 #: Findings of comparisons that prove nothing.
-NO_EVIDENCE: Final = frozenset({"parity-degenerate", "outputs-unreadable"})
+NO_EVIDENCE: Final = frozenset(OUTPUT_CODES.values()) - OUTPUT_FINDINGS.keys()

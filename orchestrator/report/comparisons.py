@@ -9,7 +9,7 @@ from typing import Final
 from xml.etree import ElementTree
 
 from orchestrator.analysis.comparison import DOUBTFUL, ComparedCase, Comparison, FailOn
-from orchestrator.records.verdict import ComparisonOutcome
+from orchestrator.analysis.effect import CHANGES
 from orchestrator.tables.comparisons import (
     WORST_FIRST,
     case_title,
@@ -32,7 +32,6 @@ _VERDICT_WIDTH: Final = 14
 _MOST_ALONE: Final = 5
 #: The greatest number of cases without a known change on a terminal.
 _MOST_UNCHANGED: Final = 30
-_CHANGED: Final = frozenset({ComparisonOutcome.SLOWER, ComparisonOutcome.FASTER})
 
 
 def level_text(level: float) -> str:
@@ -66,7 +65,7 @@ def to_text(comparison: Comparison, width: int = WIDTH) -> str:
     lines = [*(line for text in _head(comparison) for line in wrap(text, width)), ""]
     shared, unchanged = _shared_reasons(comparison), 0
     for row in worst_first(comparison):
-        if not row.is_broken and row.verdict.outcome not in _CHANGED:
+        if not row.is_broken and row.verdict.outcome not in CHANGES:
             unchanged += 1
             if unchanged > _MOST_UNCHANGED:
                 continue

@@ -5,7 +5,7 @@ winners and problems in a few sentences.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
@@ -20,7 +20,7 @@ from orchestrator.records.case import IMPORTED_TOOLS, Build
 from orchestrator.records.device import HOST_SERIAL
 from orchestrator.records.failures import next_step_of
 from orchestrator.records.run import OUT_OF_TIME, Outcome
-from orchestrator.records.verdict import OUTPUT_FINDINGS, Outputs, ParityVerdict
+from orchestrator.records.verdict import OUTPUT_CODES, Outputs, ParityVerdict
 from orchestrator.report.winners import Contest, counted_devices, winner_sentences
 from orchestrator.tables.labels import PARITY_WORDS, ShortNames, no_time_text
 from orchestrator.tables.operators import DiffPair
@@ -73,12 +73,8 @@ class ReportData:
         return any(not row.is_virtual for row in self.results)
 
 
-#: The finding's code for each verdict on outputs.
-_OUTPUT_CODES: Final[Mapping[ParityVerdict | None, str]] = {
-    verdict: code for code, verdict in OUTPUT_FINDINGS.items()
-}
 _OUTPUT_WORDS: Final = {
-    _OUTPUT_CODES[ParityVerdict.WRONG],
+    OUTPUT_CODES[ParityVerdict.WRONG],
     PARITY_WORDS[ParityVerdict.WRONG],
     PARITY_WORDS[ParityVerdict.DRIFT],
 }
@@ -275,7 +271,7 @@ def _problems(rows: Sequence[ResultRow], names: ShortNames) -> Iterator[Problem]
         code = row.worst_code if is_suspect else row.reason_code
         if row.outputs is Outputs.DIFFER and code in _OUTPUT_WORDS:
             title, reason = "outputs differ", row.parity_reason
-            step = finding_step(_OUTPUT_CODES[row.parity])
+            step = finding_step(OUTPUT_CODES[row.parity])
         groups[title, reason, step].append(row)
     for row in rows:
         for failure in row.failed_runs:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, S
 from dataclasses import replace
 from typing import Final
 
-from orchestrator.analysis.case_result import CaseResult, CaseStatus, comparable
+from orchestrator.analysis.case_result import NOT_MEASURED, CaseResult, CaseStatus, comparable
 from orchestrator.analysis.effect import BestOfSet, Ratio, best_of, fastest_of, speed_up
 from orchestrator.analysis.summary import Summary
 from orchestrator.delegates import DELEGATES
@@ -30,8 +30,6 @@ from orchestrator.tables.rows import BestMark, DeviceRow, ResultRow
 from orchestrator.tables.table import DATA, FLAT, NESTED, Column, Kind, Table
 from orchestrator.units import counted, format_figure, format_percent
 
-#: The statuses of cases without a measurement.
-_NOT_MEASURED: Final = frozenset({CaseStatus.UNTIMED, CaseStatus.NOT_RUN, CaseStatus.SKIPPED})
 #: Winners that have a sentence each; of more, wins are counted by delegate.
 _MOST_WINNERS: Final = 4
 _TIE: Final = "a tie"
@@ -263,7 +261,7 @@ def _contest(rows: Sequence[ResultRow], names: ShortNames, best: BestOfSet[str] 
 
 def winners(contests: Iterable[Contest]) -> list[Contest]:
     """Return the contests with at least two measured cases, one of them clean."""
-    tried = [(item, sum(row.status not in _NOT_MEASURED for row in item.rows)) for item in contests]
+    tried = [(item, sum(row.status not in NOT_MEASURED for row in item.rows)) for item in contests]
     return [item for item, count in tried if item.best is not None and count > 1]
 
 

@@ -38,7 +38,6 @@ from orchestrator.plugins import (
     report_identity,
     source_attachments,
 )
-from orchestrator.reading.lines import parse_number
 from orchestrator.records.campaign import Origin
 from orchestrator.records.case import (
     Build,
@@ -54,7 +53,7 @@ from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.model import FIGURE, PHASES, SIGNATURE, chosen_signature, model_name
 from orchestrator.records.run import ToolReport
 from orchestrator.tables.escapes import one_line
-from orchestrator.units import counted
+from orchestrator.units import counted, parse_number
 
 _NOTE: Final = "text of unknown origin: nothing confirms its program, phone and time"
 #: The delegate of a run whose text names neither the requested nor the applied one.

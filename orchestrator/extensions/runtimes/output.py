@@ -23,12 +23,11 @@ from orchestrator.reading.lines import (
     Line,
     ProcessName,
     as_printed,
-    parse_number,
 )
 from orchestrator.reading.litert_lm import figures_of
 from orchestrator.records.case import DelegateName
 from orchestrator.records.run import DelegateEvidence, DelegateTruth, LatencySummary, ToolReport
-from orchestrator.units import US_PER_MS, US_PER_S
+from orchestrator.units import US_PER_MS, US_PER_S, parse_number
 
 if TYPE_CHECKING:
     from orchestrator.extensions.runtimes.declaration import (

@@ -39,13 +39,13 @@ from orchestrator.reading.lines import (
     Buffer,
     Line,
     iterate_blocks,
-    parse_number,
     to_us,
     without_foreign,
 )
 from orchestrator.reading.report import RunOutput, build_report
 from orchestrator.reading.transcript import Transcript
 from orchestrator.records.run import DelegateEvidence, LatencySummary, ToolReport
+from orchestrator.units import parse_number
 
 #: Texts without any line of a benchmark program are searched for other forms up to this size.
 _SMALL_BYTES: Final = 2_000_000
