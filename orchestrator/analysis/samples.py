@@ -105,6 +105,7 @@ BUSY_CLOCK: Final = "busy_clock_share"
 #: The same for the mean clock between the device states before and after, in runs stored without
 #: these states.
 MEAN_CLOCK: Final = "mean_clock_share"
+_NOTHING: Final[Mapping[str, str]] = {}
 Ticks = Mapping[int, int]
 
 
@@ -171,6 +172,18 @@ def mean_clock_share(run: RunRecord) -> float:
         ),
         default=0.0,
     )
+
+
+def without_output(run: RunRecord) -> RunRecord:
+    """Return a run without its output and the parameters that it echoes; the mean clock stays in the
+    report's ``extra``, so that states can be left out, too.
+    """
+    report = run.report
+    if report is not None:
+        share = mean_clock_share(run)
+        extra = {**report.extra, MEAN_CLOCK: share} if share else report.extra
+        report = replace(report, echoed=_NOTHING, extra=extra)
+    return replace(run, attachments=(), report=report)
 
 
 def mean_khz(earlier: Ticks, later: Ticks) -> float | None:

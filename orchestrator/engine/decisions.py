@@ -19,7 +19,7 @@ from typing import Final
 from orchestrator.analysis.drift import checks, is_over
 from orchestrator.analysis.quality import Ending, skipped
 from orchestrator.analysis.rounds import is_hopeless, next_round
-from orchestrator.analysis.samples import MEAN_CLOCK, mean_clock_share
+from orchestrator.analysis.samples import without_output
 from orchestrator.clock import Clock, Deadline
 from orchestrator.delegates import shared_case
 from orchestrator.errors import (
@@ -349,21 +349,18 @@ def slim(run: RunRecord) -> RunRecord:
 
     Of the device's states the battery's temperature stays, and the mean clock between them.
     """
+    run = without_output(run)
     report = run.report
     if report is not None:
-        share = mean_clock_share(run)
         report = replace(
             report,
             operators=(),
             operator_types=(),
             profile_blocks=(),
-            echoed={},
             delegate=replace(report.delegate, lines=(), cpu_operators=()),
-            extra={**report.extra, MEAN_CLOCK: share} if share else report.extra,
         )
     return replace(
         run,
-        attachments=(),
         command="",
         report=report,
         state_before=_battery_state(run.state_before) if is_reference_run(run) else None,

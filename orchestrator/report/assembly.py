@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 from orchestrator.analysis.case_result import CaseResult
 from orchestrator.analysis.measured import judge_cases
 from orchestrator.analysis.rounds import progress_by_case
-from orchestrator.analysis.samples import MEAN_CLOCK, mean_clock_share
+from orchestrator.analysis.samples import without_output
 from orchestrator.frozen import frozen
 from orchestrator.passes import passes, stored_pass
 from orchestrator.passes.specification import PassSpec
@@ -308,17 +308,15 @@ Value = TypeVar("Value")
 def slim_runs(runs: Iterable[RunRecord]) -> Iterator[RunRecord]:
     """Yield runs without data that no report shows: echoed parameters, most of the device state.
 
-    The mean clock of the samples stays in the report's ``extra``. Invocations of a case share equal
-    values, such as where the operators ran.
+    Invocations of a case share equal values, such as where the operators ran.
     """
     interned = _Interned()
-    for run in runs:
+    for run in map(without_output, runs):
         key = run.case.case_key
         yield replace(
             run,
             campaign_id=CampaignId(intern(run.campaign_id)),
-            attachments=(),
-            report=None if run.report is None else _slim_report(run, run.report, interned),
+            report=None if run.report is None else _slim_report(run.report, interned, key),
             verdict=interned.equal(run.verdict, key, "verdict"),
             state_before=_slim_state(run.state_before, interned, key),
             state_after=_slim_state(run.state_after, interned, key),
@@ -348,18 +346,13 @@ class _Interned:
         }
 
 
-def _slim_report(run: RunRecord, report: ToolReport, interned: _Interned) -> ToolReport:
-    key = run.case.case_key
+def _slim_report(report: ToolReport, interned: _Interned, key: Hashable) -> ToolReport:
     extra = {intern(name): interned.equal(value, key, name) for name, value in report.extra.items()}
-    if share := mean_clock_share(run):
-        extra[MEAN_CLOCK] = share
-    delegate = interned.equal(report.delegate, key, "delegate")
     return replace(
         report,
         outcome=intern(report.outcome),
-        echoed=_NONE,
         warmup=None,
-        delegate=delegate,
+        delegate=interned.equal(report.delegate, key, "delegate"),
         extra=extra or _NONE,
     )
 
