@@ -266,12 +266,7 @@ def _device_findings(facts: DeviceFacts) -> Iterator[Finding]:
 def _report_findings(report: ToolReport, case: Case, facts: DeviceFacts) -> Iterator[Finding]:
     truth, delegate = report.delegate.truth, report.delegate
     if truth is DelegateTruth.PARTIAL:
-        has_counts = delegate.delegated_nodes is not None and delegate.total_nodes is not None
-        nodes = (
-            f"{delegate.delegated_nodes} of {delegate.total_nodes} operators"
-            if has_counts
-            else "not all operators"
-        )
+        nodes = f"{delegate.share_text or 'not all'} operators"
         parts = f" in {delegate.partitions} partitions" if delegate.partitions else ""
         yield finding(
             "delegate-partial", f"{nodes} ran on {delegate.requested}{parts}", *delegate.lines[:1]

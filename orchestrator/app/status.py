@@ -492,9 +492,7 @@ def nodes_of(run: RunRecord) -> str:
     delegate = run.report.delegate if run.report else None
     if delegate is None or delegate.truth is not DelegateTruth.PARTIAL:
         return ""
-    counted = delegate.delegated_nodes is not None and delegate.total_nodes is not None
-    share = f"{delegate.delegated_nodes} of {delegate.total_nodes}" if counted else "not all"
-    return f"{share} operators delegated"
+    return f"{delegate.share_text or 'not all'} operators delegated"
 
 
 def codes_of(run: RunRecord) -> str:

@@ -174,6 +174,13 @@ class DelegateEvidence:
     #: Where several delegates were asked for: what became of each.
     each: Mapping[str, DelegateTruth] = field(default_factory=dict)
 
+    @property
+    def share_text(self) -> str:
+        """How many operators the delegate took: ``28 of 31``; empty when unknown."""
+        if self.delegated_nodes is None or not self.total_nodes:
+            return ""
+        return f"{self.delegated_nodes} of {self.total_nodes}"
+
 
 @frozen
 class OperatorTime:

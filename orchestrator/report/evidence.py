@@ -206,10 +206,10 @@ def _delegate(row: ResultRow) -> Iterator[Block]:
 
 
 def _nodes(evidence: DelegateEvidence) -> str:
-    if not evidence.total_nodes:
+    if not evidence.share_text:
         return ""
     where = f" in {counted(evidence.partitions, 'partition')}" if evidence.partitions else ""
-    return f"{evidence.delegated_nodes} of {evidence.total_nodes} operators delegated{where}. "
+    return f"{evidence.share_text} operators delegated{where}. "
 
 
 def _runs(row: ResultRow, runs: str, characters: int) -> Iterator[Block]:

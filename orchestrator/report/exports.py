@@ -284,9 +284,9 @@ def _operators(run: RunRecord) -> list[tuple[str, str]]:
         return [("evidence", "none, nothing was read")]
     evidence = run.report.delegate
     delegated = ""
-    if evidence.delegated_nodes is not None:
+    if evidence.share_text:
         parts = counted(evidence.partitions or 0, "partition")
-        delegated = f"{evidence.delegated_nodes} of {evidence.total_nodes}, in {parts}"
+        delegated = f"{evidence.share_text}, in {parts}"
     return [
         ("ran on", f"{place_of(evidence) or 'unknown'} ({evidence.truth})"),
         ("operators taken", delegated),

@@ -98,9 +98,8 @@ def truth_words(evidence: DelegateEvidence | None, truth: DelegateTruth | None =
     """Return where operators ran, for a badge: ``full``, ``partial 28/31``, ``fell back to CPU``."""
     truth = truth or (evidence.truth if evidence is not None else DelegateTruth.UNKNOWN)
     if truth is DelegateTruth.PARTIAL:
-        if evidence is not None and evidence.delegated_nodes is not None and evidence.total_nodes:
-            return f"partial {evidence.delegated_nodes}/{evidence.total_nodes}"
-        return "partial"
+        share = evidence.share_text if evidence is not None else ""
+        return f"partial {share.replace(' of ', '/')}".rstrip()
     if truth is DelegateTruth.WRONG_BACKEND:
         actual = place_of(evidence) or evidence.backend if evidence is not None else ""
         return f"ran on {actual}" if actual else "ran elsewhere"
