@@ -83,6 +83,16 @@ def format_duration(seconds: float | None) -> str:
     return f"{hours} h {minutes:02d} min"
 
 
+def format_remaining(seconds: float | None) -> str:
+    """Return the time until something is done, in whole minutes: ``5 min``, ``2 h 10 min``; empty
+    when unknown.
+    """
+    if seconds is None:
+        return ""
+    minutes = max(1, round(seconds / 60))
+    return f"{minutes} min" if minutes < 60 else format_duration(minutes * 60)
+
+
 def counted(count: int, noun: str) -> str:
     """Return ``1 run``, ``2 runs``."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -137,9 +137,9 @@ class LiveStatus:
         started = self._started.get(phone.serial, [])
         if len(started) < 2:
             return phone
-        pace_s = (started[-1] - started[0]) / timedelta(seconds=1) / (len(started) - 1)
         since_s = time.monotonic() - self._stored_s[phone.serial]
-        return replace(phone, eta_s=max(0.0, pace_s * phone.left - since_s))
+        pace = (started[-1] - started[0]) / (len(started) - 1)
+        return replace(phone, eta_s=_eta_s(pace, phone.left, since_s))
 
     def _keep(self, event: RunStored) -> None:
         run, serial = event.run, event.run.case.serial
@@ -296,8 +296,8 @@ def phone_elsewhere(
         doing = ""
         if progress.stored > 1:
             pace = (newest.started_at - campaign.created_at) / (progress.stored - 1)
-            ends_at = newest.started_at + pace * progress.left
-            eta_s = (ends_at - datetime.now(UTC)) / timedelta(seconds=1)
+            since_s = (datetime.now(UTC) - newest.ended_at).total_seconds()
+            eta_s = _eta_s(pace, progress.left, since_s)
     return PhoneStatus(
         serial=serial,
         activity=PhoneActivity.WORKING,
@@ -306,6 +306,13 @@ def phone_elsewhere(
         left=progress.left,
         eta_s=eta_s,
     )
+
+
+def _eta_s(pace: timedelta, left: int, since_s: float) -> float:
+    """Return the seconds until a phone is done, which begins a run in each ``pace`` and ended one
+    ``since_s`` ago.
+    """
+    return max(0.0, pace.total_seconds() * left - since_s)
 
 
 def doing_of(invocation: Invocation) -> str:

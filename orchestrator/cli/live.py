@@ -24,9 +24,9 @@ from orchestrator.tables.escapes import one_line
 from orchestrator.tables.table import DATA, NESTED, Column, Kind, Table
 from orchestrator.units import (
     counted,
-    format_duration,
     format_figure,
     format_percent,
+    format_remaining,
 )
 
 if TYPE_CHECKING:
@@ -92,7 +92,9 @@ def _phones(rows: Sequence[_Phone], *, doing_max: int | None = None) -> Table[_P
             lambda row: row[1].eta_s,
             Kind.NUMBER,
             shown=lambda row: (
-                about(row[1].eta_s) if row[1].left and row[1].activity.is_under_way else ""
+                format_remaining(row[1].eta_s)
+                if row[1].left and row[1].activity.is_under_way
+                else ""
             ),
         ),
         Column(
@@ -233,14 +235,6 @@ def _campaign_text(status: Status, width: int | None, height: int | None) -> str
 _DRAWN_PER_SECOND: Final = 2
 
 
-def about(seconds: float | None) -> str:
-    """Return an approximate time as text, empty for None."""
-    if seconds is None:
-        return ""
-    minutes = max(1, round(seconds / 60))
-    return f"{minutes} min" if minutes < 60 else format_duration(minutes * 60)
-
-
 def picture(
     status: Status, *, title: str = "", width: int | None = None, height: int | None = None
 ) -> list[Line]:
@@ -296,7 +290,7 @@ def _figures(status: Status) -> list[str]:
 
 
 def _title(title: str, status: Status, width: int | None) -> str:
-    eta = about(status.eta_s)
+    eta = format_remaining(status.eta_s)
     separator = " of at most " if status.most > status.planned and not status.is_over else "/"
     runs = f"{status.stored}{separator}{status.total} runs"
     details = (

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final, TypeVar
 from urllib.parse import quote
 
 from orchestrator.records.answers import DeviceAnswer, FarmAnswer, HostAnswer, JobAnswer
 from orchestrator.tables.html import mark
 from orchestrator.tables.table import LINES, PAGE, Column, Kind, Table
+from orchestrator.units import format_remaining
 
 _R = TypeVar("_R")
 #: The colours of states; normal states have none.
@@ -28,8 +29,7 @@ def phones_table(farm: FarmAnswer, now: datetime) -> Table[DeviceAnswer]:
     def done_in(item: DeviceAnswer) -> str:
         if item.done_at is None:
             return ""
-        minutes = max(1, round((item.done_at - now) / timedelta(minutes=1)))
-        text = f"{minutes} min" if minutes < 100 else f"{minutes / 60:.0f} h"
+        text = format_remaining((item.done_at - now).total_seconds())
         return mark("done_in", text, item.done_at)
 
     def progress(item: DeviceAnswer) -> str:

@@ -6,13 +6,14 @@ import io
 import json
 import os
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from orchestrator.app.status import PublishedStatus, describe_run, running_here
-from orchestrator.cli.live import TerminalObserver, about, picture
+from orchestrator.app.status import PublishedStatus, describe_run, phone_elsewhere, running_here
+from orchestrator.cli.live import TerminalObserver, picture
 from orchestrator.cli.output import STYLES, to_json
 from orchestrator.engine.events import (
     CampaignEnded,
@@ -23,6 +24,7 @@ from orchestrator.engine.events import (
 )
 from orchestrator.processes import Locks
 from orchestrator.records.campaign import (
+    CampaignProgress,
     CampaignStatus,
     LiveFigure,
     PhoneActivity,
@@ -32,6 +34,7 @@ from orchestrator.records.campaign import (
 from orchestrator.records.case import CampaignId, Serial
 from orchestrator.records.run import Outcome
 from orchestrator.tables.results import invocations_table
+from orchestrator.units import format_remaining
 from tests.samples.sample_lab import case, lab_of, series
 from tests.samples.stores import Samples
 
@@ -97,7 +100,7 @@ def test_a_campaign_takes_as_long_as_its_longest_phone() -> None:
     assert status(row(1, eta_s=90.0), row(2, left=2, eta_s=50.0)).eta_s == 90.0
     assert status(row(1, eta_s=90.0), row(2, eta_s=None)).eta_s == 90.0
     assert status(row(1, PhoneActivity.AWAY, eta_s=900.0), row(2, eta_s=9.0)).eta_s == 9.0
-    assert [about(seconds) for seconds in (None, 5.0, 130.0, 7810.0, 190_000.0)] == [
+    assert [format_remaining(seconds) for seconds in (None, 5.0, 130.0, 7810.0, 190_000.0)] == [
         "", "1 min", "2 min", "2 h 10 min", "52 h 47 min",
     ]  # fmt: skip
 
@@ -151,6 +154,15 @@ STARTED = CampaignStarted(
     campaign=CAMPAIGN, devices=(), total=7, done=2, stored={A: 2}, left={A: 2, B: 3}
 )
 ENDED = CampaignEnded(campaign=replace(CAMPAIGN, status=CampaignStatus.FINISHED), stored=7)
+
+
+def test_a_phone_of_another_computer_needs_time_for_each_run_that_is_left() -> None:
+    now, samples = datetime.now(UTC), Samples()
+    newest = samples.run(started_at=now - timedelta(minutes=10), duration_s=600.0)
+    campaign = replace(samples.campaign(), created_at=now - timedelta(minutes=50))
+    progress = CampaignProgress(stored=5, planned=8)
+    phone = phone_elsewhere("A", campaign, progress, newest)
+    assert phone.eta_s == pytest.approx(1800.0, abs=60.0)
 
 
 class Nobody:
