@@ -194,16 +194,16 @@ def _state(item: ListedDevice) -> str:
 
 
 _LISTED: Final[Sequence[Column[ListedDevice]]] = (
-    Column("serial", "serial", lambda item: item.serial),
-    Column("address", "", lambda item: item.address, forms=DATA),
-    Column("phone", "phone", lambda item: item.facts.title if item.facts else item.model),
+    Column("serial"),
+    Column("address", forms=DATA),
+    Column("phone", value=lambda item: item.facts.title if item.facts else item.model),
     *(column.of(lambda item: item.facts, forms=column.forms - {Form.JSON}) for column in FACTS),
-    Column("facts", "", lambda item: item.facts, Kind.RECORD, forms=NESTED),
-    Column("state", "state", lambda item: item.state, shown=_state),
-    Column("usable", "", lambda item: item.usable, Kind.FLAG, forms=DATA),
-    Column("reason", "", lambda item: item.reason, forms=DATA),
-    Column("hint", "", lambda item: item.hint, forms=DATA),
-    Column("adb_server", "", lambda item: item.adb_server, forms=DATA),
+    Column("facts", kind=Kind.RECORD, forms=NESTED),
+    Column("state", shown=_state),
+    Column("usable", kind=Kind.FLAG, forms=DATA),
+    Column("reason", forms=DATA),
+    Column("hint", forms=DATA),
+    Column("adb_server", forms=DATA),
 )
 
 

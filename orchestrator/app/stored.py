@@ -320,8 +320,8 @@ def listed_runs(runs: Sequence[RunRecord]) -> Table[RunRecord]:
                 shown=lambda run: "" if run.run_pass is FIGURE_PASS else str(run.run_pass),
                 is_optional=True,
             ),
-            Column[RunRecord]("figure", "figure", figure_of),
-            Column[RunRecord]("worth", "worth", worth),
+            Column[RunRecord]("figure", value=figure_of),
+            Column[RunRecord]("worth", value=worth),
         ),
     )
 
@@ -387,18 +387,17 @@ class DiskUse:
 
 
 _COLUMNS: Final[Sequence[Column[DiskUse]]] = (
-    Column("kind", "kind", lambda use: use.kind),
-    Column("files", "files", lambda use: use.files, Kind.COUNT),
+    Column("kind"),
+    Column("files", kind=Kind.COUNT),
     Column(
         "size_bytes",
         "size",
-        lambda use: use.size_bytes,
-        Kind.NUMBER,
+        kind=Kind.NUMBER,
         shown=lambda use: format_bytes(use.size_bytes),
         forms=EVERYWHERE,
     ),
-    Column("path", "", lambda use: use.path, forms=DATA),
-    Column("freed_by", "freed by", lambda use: use.freed_by),
+    Column("path", forms=DATA),
+    Column("freed_by"),
 )
 _FREED_BY: Final = {
     "store": "benchfarm store prune --older-than 90d --compact; benchfarm results remove CAMPAIGN --yes",

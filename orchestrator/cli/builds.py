@@ -104,26 +104,25 @@ class _ListedBuild:
 
 
 RELEASE: Final[Sequence[Column[Release]]] = (
-    Column("name", "", lambda release: release.name, forms=DATA),
-    Column("release_id", "release", lambda release: release.release_id),
-    Column("tag", "which", lambda release: release.tag),
+    Column("name", forms=DATA),
+    Column("release_id", "release"),
+    Column("tag", "which"),
     Column(
         "seen_at",
         "first seen",
-        lambda release: release.seen_at,
-        Kind.MOMENT,
+        kind=Kind.MOMENT,
         shown=lambda release: f"{release.seen_at:%Y-%m-%d}",
     ),
-    Column("sha256", "", lambda release: release.program.sha256, forms=DATA),
-    Column("is_virtual", "", lambda release: release.is_virtual, Kind.FLAG, forms=DATA),
+    Column("sha256", value=lambda release: release.program.sha256, forms=DATA),
+    Column("is_virtual", kind=Kind.FLAG, forms=DATA),
 )
 _LISTED: Sequence[Column[_ListedBuild]] = (
-    Column("name", "build", lambda row: row.name),
-    Column("tool", "tool", lambda row: row.tool),
-    Column("abis", "ABI", lambda row: row.abis),
+    Column("name", "build"),
+    Column("tool"),
+    Column("abis", "ABI"),
     *(column.of(lambda row: row.release) for column in RELEASE[1:]),
-    Column("in_use_for", "", lambda row: row.used_for, forms=DATA),
-    Column("state", "state", lambda row: row.state),
+    Column("in_use_for", value=lambda row: row.used_for, forms=DATA),
+    Column("state"),
 )
 
 
@@ -299,32 +298,22 @@ def flags(
 
 
 _FLAGS: Sequence[Column[FlagSpec]] = (
-    Column("name", "flag", lambda spec: spec.name),
-    Column("type", "type", lambda spec: spec.kind),
-    Column(
-        "default", "default", lambda spec: spec.default, shown=lambda spec: spec.default or "empty"
-    ),
+    Column("name", "flag"),
+    Column("type", value=lambda spec: spec.kind),
+    Column("default", shown=lambda spec: spec.default or "empty"),
     Column(
         "builds",
-        "builds",
-        lambda spec: spec.build,
+        value=lambda spec: spec.build,
         shown=lambda spec: _BUILDS.get(spec.build, f"with the delegate {spec.build}"),
     ),
-    Column("choices", "one of", lambda spec: spec.choices, forms=DATA),
+    Column("choices", "one of", forms=DATA),
     Column(
         "needs",
-        "needs",
-        lambda spec: spec.needs,
         forms=DATA,
         shown=lambda spec: f"--{spec.needs}, without which it does nothing" if spec.needs else None,
     ),
-    Column(
-        "meaning",
-        "what it does",
-        lambda spec: spec.meaning,
-        shown=lambda spec: spec.meaning or spec.help,
-    ),
-    Column("trap", "trap", lambda spec: spec.trap, forms=DATA),
+    Column("meaning", "what it does", shown=lambda spec: spec.meaning or spec.help),
+    Column("trap", forms=DATA),
     Column(
         "set_by",
         "in plans",
@@ -336,7 +325,7 @@ _FLAGS: Sequence[Column[FlagSpec]] = (
             else None
         ),
     ),
-    Column("help", "its help", lambda spec: spec.help, forms=DATA),
+    Column("help", "its help", forms=DATA),
 )
 
 

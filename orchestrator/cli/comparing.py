@@ -389,8 +389,8 @@ _BisectedBuild: TypeAlias = "tuple[Release, str, Compared | None, bool]"
 _BISECTED: Final[Sequence[Column[_BisectedBuild]]] = (
     *(column.of(lambda row: row[0]) for column in RELEASE),
     Column("judgement", "is", lambda row: row[1]),
-    Column("compared", "", lambda row: row[2], Kind.RECORD, forms=NESTED),
-    Column("change", "change", lambda row: _change(row[2])),
+    Column("compared", value=lambda row: row[2], kind=Kind.RECORD, forms=NESTED),
+    Column("change", value=lambda row: _change(row[2])),
     Column(
         "is_first_bad",
         "",

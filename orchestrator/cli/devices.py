@@ -188,8 +188,8 @@ def adb(
 
 _SERVERS: Sequence[Column[Mapping[str, Any]]] = (
     Column("for", "server for", lambda item: item["for"]),
-    Column("address", "address", lambda item: item.get("address", "not running")),
-    Column("version", "version", lambda item: item.get("version")),
+    Column("address", value=lambda item: item.get("address", "not running")),
+    Column("version", value=lambda item: item.get("version")),
     Column(
         "ours",
         "owner",
@@ -434,20 +434,15 @@ def findings_result(findings: Sequence[HostCheck]) -> CommandResult:
 
 
 _FOUND: Sequence[Column[HostCheck]] = (
-    Column("level", "", lambda item: item.level),
-    Column("check", "check", lambda item: item.check),
-    Column("text", "found", lambda item: item.text, shown=lambda item: one_line(item.text)),
-    Column("next_step", "what to do", lambda item: item.next_step, forms=EVERYWHERE - {Form.TEXT}),
+    Column("level", ""),
+    Column("check"),
+    Column("text", "found", shown=lambda item: one_line(item.text)),
+    Column("next_step", "what to do", forms=EVERYWHERE - {Form.TEXT}),
 )
 _CHECKS: Sequence[Column[PhoneCheck]] = (
-    Column("name", "check", lambda item: item.name),
-    Column("result", "result", lambda item: item.result),
-    Column(
-        "cost",
-        "what it costs",
-        lambda item: item.cost,
-        shown=lambda item: one_line(item.cost or item.seen),
-    ),
+    Column("name", "check"),
+    Column("result"),
+    Column("cost", "what it costs", shown=lambda item: one_line(item.cost or item.seen)),
 )
 
 

@@ -62,7 +62,7 @@ def _phones(rows: Sequence[_Phone], *, doing_max: int | None = None) -> Table[_P
             lambda row: row[1].serial,
             shown=lambda row: _cut(one_line(row[1].serial), serial_max),
         ),
-        Column("activity", "", lambda row: row[1].activity, forms=DATA),
+        Column("activity", value=lambda row: row[1].activity, forms=DATA),
         Column(
             "doing",
             "does",
@@ -76,7 +76,7 @@ def _phones(rows: Sequence[_Phone], *, doing_max: int | None = None) -> Table[_P
             Kind.COUNT,
             shown=lambda row: f"{row[1].stored}/{row[1].stored + row[1].left}",
         ),
-        Column("left", "", lambda row: row[1].left, Kind.COUNT, forms=DATA),
+        Column("left", value=lambda row: row[1].left, kind=Kind.COUNT, forms=DATA),
         Column(
             "battery_heat_c",
             "battery",
@@ -99,8 +99,7 @@ def _phones(rows: Sequence[_Phone], *, doing_max: int | None = None) -> Table[_P
         ),
         Column(
             "holder",
-            "",
-            lambda row: (
+            value=lambda row: (
                 row[0].holder
                 if row[1].activity not in {PhoneActivity.DONE, PhoneActivity.ABANDONED}
                 else ""
@@ -129,19 +128,18 @@ def _rows(statuses: Sequence[Status]) -> list[_Phone]:
 
 
 _CAMPAIGNS: Final[Sequence[Column[Status]]] = (
-    Column("campaign_id", "campaign", lambda status: status.campaign_id),
-    Column("name", "name", lambda status: status.name),
-    Column("status", "status", lambda status: status.state),
-    Column("host", "host", lambda status: status.host),
-    Column("is_held", "", lambda status: bool(status.holder), Kind.FLAG, forms=DATA),
-    Column("stored", "stored", lambda status: status.stored, Kind.COUNT),
-    Column("left", "left", lambda status: status.left, Kind.COUNT),
-    Column("eta_s", "takes", lambda status: status.eta_s, Kind.NUMBER, "s", digits=0),
+    Column("campaign_id", "campaign"),
+    Column("name"),
+    Column("status", value=lambda status: status.state),
+    Column("host"),
+    Column("is_held", value=lambda status: bool(status.holder), kind=Kind.FLAG, forms=DATA),
+    Column("stored", kind=Kind.COUNT),
+    Column("left", kind=Kind.COUNT),
+    Column("eta_s", "takes", kind=Kind.NUMBER, unit="s", digits=0),
     Column(
         "phones",
-        "",
-        lambda status: [*map(_phones([]).record, _rows([status]))],
-        Kind.RECORD,
+        value=lambda status: [*map(_phones([]).record, _rows([status]))],
+        kind=Kind.RECORD,
         forms=NESTED,
     ),
 )

@@ -57,13 +57,13 @@ def show(
         name="cases",
         caption="Planned cases",
         columns=(
-            Column("serial", "", lambda case: case.serial, forms=DATA),
-            Column("device", "device", lambda case: titles[case.serial]),
-            Column("model_name", "model", lambda case: case.model_name),
-            Column("configuration", "configuration", lambda case: case.configuration),
-            Column("invocations", "invocations", lambda case: counts[case.case_key], Kind.COUNT),
-            Column("case_key", "", lambda case: case.case_key, forms=DATA),
-            Column("case", "", lambda case: case.to_row(), Kind.RECORD, forms=NESTED),
+            Column("serial", forms=DATA),
+            Column("device", value=lambda case: titles[case.serial]),
+            Column("model_name", "model"),
+            Column("configuration"),
+            Column("invocations", value=lambda case: counts[case.case_key], kind=Kind.COUNT),
+            Column("case_key", forms=DATA),
+            Column("case", value=lambda case: case.to_row(), kind=Kind.RECORD, forms=NESTED),
         ),
         rows=expansion.cases,
     )
@@ -71,8 +71,8 @@ def show(
         name="skipped",
         caption="Skipped cases",
         columns=(
-            Column("serial", "", lambda skip: skip.serial, forms=DATA),
-            Column("device", "device", lambda skip: titles.get(skip.serial, skip.serial)),
+            Column("serial", forms=DATA),
+            Column("device", value=lambda skip: titles.get(skip.serial, skip.serial)),
             *_SKIPPED,
         ),
         rows=expansion.skipped,
@@ -120,12 +120,12 @@ def show(
 
 
 _SKIPPED: Final[Sequence[Column[SkippedCase]]] = (
-    Column("model_name", "model", lambda skip: skip.model_name),
-    Column("delegate", "delegate", lambda skip: skip.delegate),
-    Column("threads", "threads", lambda skip: skip.threads, Kind.COUNT),
-    Column("tool", "tool", lambda skip: skip.tool),
-    Column("reason_code", "code", lambda skip: skip.reason_code),
-    Column[SkippedCase]("reason", "reason", lambda skip: skip.reason).sentence,
+    Column("model_name", "model"),
+    Column("delegate"),
+    Column("threads", kind=Kind.COUNT),
+    Column("tool"),
+    Column("reason_code", "code"),
+    Column[SkippedCase]("reason").sentence,
 )
 
 

@@ -66,14 +66,13 @@ def _phones(rows: Sequence[Mapping[str, Any]]) -> Table[Mapping[str, Any]]:
 
 
 _PHONES: Final[Sequence[Column[Mapping[str, Any]]]] = (
-    Column("serial", "serial", lambda phone: phone["serial"]),
-    Column("profile", "profile", lambda phone: phone["profile"]),
-    Column("address", "address", lambda phone: phone["address"]),
+    Column("serial", value=lambda phone: phone["serial"]),
+    Column("profile", value=lambda phone: phone["profile"]),
+    Column("address", value=lambda phone: phone["address"]),
     Column(
         "faults",
-        "faults",
-        lambda phone: phone.get("faults", ()),
-        Kind.RECORD,
+        value=lambda phone: phone.get("faults", ()),
+        kind=Kind.RECORD,
         shown=lambda phone: ", ".join(map(_fault_text, phone.get("faults", ()))),
         is_optional=True,
     ),

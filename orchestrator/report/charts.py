@@ -342,10 +342,7 @@ def _configuration_columns(
     """Return the columns of one phone's configurations."""
     return [
         Column(
-            "configuration",
-            "configuration",
-            lambda row: names.of(row.configuration),
-            case=lambda row: row.key,
+            "configuration", value=lambda row: names.of(row.configuration), case=lambda row: row.key
         ),
         picture,
         *figures,
@@ -358,12 +355,10 @@ def _phone_columns(
 ) -> list[Column[Contest]]:
     """Return the columns of the phones, with the figure of the fastest on each."""
     return [
-        Column("phone", "phone", lambda contest: contest.shown.device.label),
+        Column("phone", value=lambda contest: contest.shown.device.label),
         picture,
         Column(
             "fastest",
-            "fastest",
-            lambda contest: contest.fastest,
             case=lambda contest: contest.shown.key,
             tone=lambda contest: (
                 _delegate_colour(contest.best) if contest.best is not None else "bad"
@@ -378,8 +373,7 @@ def _winner_column(word: Callable[[R], str]) -> Column[R]:
     """Return the column of the verdict on the winner."""
     return Column(
         "winner",
-        "winner",
-        word,
+        value=word,
         is_merged=True,
         tone=lambda item: "" if word(item) == BestMark.BEST else "doubt",
     )

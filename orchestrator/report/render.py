@@ -140,24 +140,9 @@ def _chips(data: ReportData) -> Sequence[tuple[str, Sequence[str]]]:
 
 
 _STEPS: Final[Sequence[Column[ThreadStep]]] = (
-    Column("threads", "threads", lambda step: step.row.case.threads, Kind.COUNT),
-    Column(
-        "speed_up",
-        "speed-up",
-        lambda step: step.speed_up,
-        Kind.NUMBER,
-        "x fewest threads",
-        digits=2,
-    ),
-    Column(
-        "efficiency",
-        "efficiency",
-        lambda step: step.efficiency,
-        Kind.NUMBER,
-        "% per thread",
-        100,
-        digits=0,
-    ),
+    Column("threads", value=lambda step: step.row.case.threads, kind=Kind.COUNT),
+    Column("speed_up", "speed-up", kind=Kind.NUMBER, unit="x fewest threads", digits=2),
+    Column("efficiency", kind=Kind.NUMBER, unit="% per thread", scale=100, digits=0),
 )
 
 
@@ -369,9 +354,9 @@ def _sides(comparison: Comparison) -> Table[Fact]:
         name="sides",
         caption="Facts of both sides",
         columns=(
-            Column("fact", "fact", lambda fact: fact[0]),
-            Column("baseline", "baseline", lambda fact: fact[1], tone=tone),
-            Column("candidate", "candidate", lambda fact: fact[2], tone=tone),
+            Column("fact", value=lambda fact: fact[0]),
+            Column("baseline", value=lambda fact: fact[1], tone=tone),
+            Column("candidate", value=lambda fact: fact[2], tone=tone),
         ),
         rows=rows,
     )

@@ -159,10 +159,12 @@ def matrix_table(
             # On a page, virtual phones have a badge.
             Column("device", "phone", lambda line: line.device.label, forms=PAGE),
             Column("device", "phone", lambda line: line.device.title, forms=LINES | DATA),
-            Column("serial", "serial", lambda line: line.device.serial, forms=DATA),
-            Column("is_virtual", "", lambda line: line.device.is_virtual, Kind.FLAG, forms=DATA),
+            Column("serial", value=lambda line: line.device.serial, forms=DATA),
+            Column(
+                "is_virtual", value=lambda line: line.device.is_virtual, kind=Kind.FLAG, forms=DATA
+            ),
             *(item for label in labels for item in columns(label)),
-            Column("remarks", "", lambda line: line.remarks, forms=DATA),
+            Column("remarks", forms=DATA),
         ],
         rows=lines,
         is_virtual=lambda line: line.device.is_virtual,

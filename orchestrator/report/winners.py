@@ -113,10 +113,10 @@ def fastest_table(contests: Sequence[Contest]) -> Table[Contest]:
     rows = [row for item in contests for row in item.rows]
     names = contests[0].names if contests else ShortNames(short={}, note="")
     columns: Sequence[Column[Contest]] = (
-        Column("model", "model", lambda item: item.shown.model.label),
+        Column("model", value=lambda item: item.shown.model.label),
         Column("device", "phone", lambda item: item.shown.device.title),
-        Column("serial", "serial", lambda item: item.shown.device.serial, forms=DATA),
-        Column("is_virtual", "", lambda item: item.shown.is_virtual, Kind.FLAG, forms=DATA),
+        Column("serial", value=lambda item: item.shown.device.serial, forms=DATA),
+        Column("is_virtual", value=lambda item: item.shown.is_virtual, kind=Kind.FLAG, forms=DATA),
         Column(
             "configuration",
             "fastest",
@@ -127,16 +127,13 @@ def fastest_table(contests: Sequence[Contest]) -> Table[Contest]:
             BY_NAME[name].of(lambda item: item.best)
             for name in ("median_us", "tokens_per_s", "precision", "speed_up", "outputs")
         ),
+        Column("winner", value=lambda item: item.shown.best, shown=lambda item: item.verdict),
+        Column("tied", value=_tied, forms=NESTED),
+        Column("tied", value=lambda item: "; ".join(_tied(item)), forms=FLAT),
+        Column("is_tested", kind=Kind.FLAG, forms=DATA),
         Column(
-            "winner",
-            "winner",
-            lambda item: item.shown.best,
-            shown=lambda item: item.verdict,
+            "second", value=lambda item: item.second and item.second[0].configuration, forms=DATA
         ),
-        Column("tied", "", _tied, forms=NESTED),
-        Column("tied", "", lambda item: "; ".join(_tied(item)), forms=FLAT),
-        Column("is_tested", "", lambda item: item.is_tested, Kind.FLAG, forms=DATA),
-        Column("second", "", lambda item: item.second and item.second[0].configuration, forms=DATA),
         *(column.of(lambda item: item.second and item.second[1]) for column in LEAD),
     )
     return Table(
@@ -177,7 +174,10 @@ def fastest_notes(rows: Sequence[ResultRow], names: ShortNames) -> list[str]:
 LEAD: Final[Sequence[Column[Ratio]]] = (
     *ratio_columns("lead"),
     Column(
-        "lead_is_between_sessions", "", lambda lead: lead.is_between_sessions, Kind.FLAG, forms=DATA
+        "lead_is_between_sessions",
+        value=lambda lead: lead.is_between_sessions,
+        kind=Kind.FLAG,
+        forms=DATA,
     ),
 )
 

@@ -119,11 +119,7 @@ def _side(
     """Yield the columns of a side: in JSON an object, in frames its figure."""
     yield Column(name, name, lambda row: _record(side_of(row)), Kind.RECORD, forms=NESTED)
     yield Column(
-        f"{name}_median_us",
-        name,
-        lambda row: side_of(row).median_us,
-        Kind.NUMBER,
-        forms=FLAT,
+        f"{name}_median_us", name, lambda row: side_of(row).median_us, Kind.NUMBER, forms=FLAT
     )
 
 
@@ -148,12 +144,7 @@ COMPARED: Final[Sequence[Column[ComparedCase]]] = (
         is_choice=True,
         forms=EVERYWHERE - NESTED,
     ),
-    Column(
-        "title",
-        "case",
-        lambda row: row.title,
-        shown=lambda row: row.title + (" [virtual]" if row.is_virtual else ""),
-    ),
+    Column("title", "case", shown=lambda row: row.title + (" [virtual]" if row.is_virtual else "")),
     _figure("baseline", lambda row: row.baseline),
     _figure("candidate", lambda row: row.candidate),
     Column(
@@ -164,12 +155,11 @@ COMPARED: Final[Sequence[Column[ComparedCase]]] = (
         shown=_change_words,
         forms=EVERYWHERE - NESTED,
     ),
-    Column("interval", "interval", lambda row: change_of(row)[2], forms=PEOPLE),
+    Column("interval", value=lambda row: change_of(row)[2], forms=PEOPLE),
     Column(
         "detectable",
-        "detectable",
-        lambda row: row.verdict.detectable,
-        Kind.NUMBER,
+        value=lambda row: row.verdict.detectable,
+        kind=Kind.NUMBER,
         shown=lambda row: format_percent(row.verdict.detectable),
         forms=EVERYWHERE - NESTED,
     ),
@@ -183,11 +173,11 @@ COMPARED: Final[Sequence[Column[ComparedCase]]] = (
         Kind.FLAG,
         forms=FLAT,
     ),
-    Column("reasons", "reasons", lambda row: "; ".join(row.verdict.reasons), forms=FLAT),
+    Column("reasons", value=lambda row: "; ".join(row.verdict.reasons), forms=FLAT),
     IS_VIRTUAL,
-    Column("is_broken", "broken", lambda row: row.is_broken, Kind.FLAG, forms=DATA),
-    Column("verdict", "verdict", lambda row: row.verdict, Kind.RECORD, forms=NESTED),
-    Column("differences", "differences", lambda row: row.differences, Kind.RECORD, forms=NESTED),
+    Column("is_broken", "broken", kind=Kind.FLAG, forms=DATA),
+    Column("verdict", kind=Kind.RECORD, forms=NESTED),
+    Column("differences", kind=Kind.RECORD, forms=NESTED),
     *_side("baseline", lambda row: row.baseline),
     *_side("candidate", lambda row: row.candidate),
 )

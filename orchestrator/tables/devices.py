@@ -34,9 +34,7 @@ def _fact(
 ) -> Column[DeviceFacts]:
     """Return a column of a device's fact; without a head it is only for exports."""
     forms = EVERYWHERE if is_of_lists else _PAGE_DATA if head else DATA
-    return Column(
-        name, head, lambda facts: getattr(facts, name), kind, is_optional=True, forms=forms
-    )
+    return Column(name, head, kind=kind, is_optional=True, forms=forms)
 
 
 def _clusters(facts: DeviceFacts) -> list[Mapping[str, object]]:
@@ -66,9 +64,7 @@ FACTS: Final[Sequence[Column[DeviceFacts]]] = (
     _fact("manufacturer"),
     _fact("model"),
     _fact("codename"),
-    Column(
-        "os_version", "system", lambda facts: facts.os_version, shown=lambda facts: facts.system
-    ),
+    Column("os_version", "system", shown=lambda facts: facts.system),
     _fact("sdk", "SDK", Kind.COUNT),
     _fact("security_patch"),
     _fact("soc", "SoC", is_of_lists=True),
@@ -83,32 +79,26 @@ FACTS: Final[Sequence[Column[DeviceFacts]]] = (
     _fact("fingerprint", "build"),
     _fact("profile", "profile", is_of_lists=True),
 )
-_LABEL: Final[Column[DeviceRow]] = Column("label", "phone", lambda row: row.label)
+_LABEL: Final[Column[DeviceRow]] = Column("label", "phone")
 DEVICES: Final[Sequence[Column[DeviceRow]]] = (
     replace(_LABEL, forms=_PAGE_DATA),
     replace(_LABEL, shown=lambda row: row.title, forms=LINES),
-    Column("serial", "serial", lambda row: row.serial),
+    Column("serial"),
     IS_VIRTUAL,
     *(column.of(lambda row: row.facts) for column in FACTS),
 )
 MODELS: Final[Sequence[Column[ModelRow]]] = (
-    Column("label", "model", lambda row: row.label),
-    Column(
-        "size_bytes",
-        "size",
-        lambda row: row.size_bytes,
-        Kind.COUNT,
-        shown=lambda row: format_bytes(row.size_bytes),
-    ),
-    Column("sha256", "sha256", lambda row: row.sha256),
+    Column("label", "model"),
+    Column("size_bytes", "size", kind=Kind.COUNT, shown=lambda row: format_bytes(row.size_bytes)),
+    Column("sha256"),
 )
 BUILDS: Final[Sequence[Column[Build]]] = (
-    Column("name", "program", lambda build: build.name),
-    Column("tool", "tool", lambda build: build.tool),
-    Column("abi", "ABI", lambda build: build.abi, is_optional=True),
-    Column("version", "version", lambda build: build.version, is_optional=True),
-    Column("is_virtual", "virtual", lambda build: build.is_virtual, Kind.FLAG, forms=DATA),
-    Column("sha256", "sha256", lambda build: build.sha256),
+    Column("name", "program"),
+    Column("tool"),
+    Column("abi", "ABI", is_optional=True),
+    Column("version", is_optional=True),
+    Column("is_virtual", "virtual", kind=Kind.FLAG, forms=DATA),
+    Column("sha256"),
 )
 
 
@@ -120,25 +110,13 @@ def origin_of(campaign: Campaign) -> str:
 
 
 CAMPAIGNS: Final[Sequence[Column[Campaign]]] = (
-    Column(
-        "name", "name", lambda item: item.name, shown=lambda item: item.name or item.campaign_id
-    ),
-    Column(
-        "created_at",
-        "started",
-        lambda item: item.created_at,
-        shown=lambda item: moment_text(item.created_at),
-    ),
-    Column(
-        "finished_at",
-        "finished",
-        lambda item: item.finished_at,
-        shown=lambda item: moment_text(item.finished_at),
-    ),
-    Column("status", "status", lambda item: item.status),
-    Column("host", "host", lambda item: item.host, is_optional=True),
-    Column("benchfarm_version", "benchfarm", lambda item: item.benchfarm_version),
-    Column("seed", "seed", lambda item: item.seed, Kind.COUNT),
-    Column("campaign_id", "identity", lambda item: item.campaign_id),
-    Column("origin", "origin", origin_of, is_optional=True),
+    Column("name", shown=lambda item: item.name or item.campaign_id),
+    Column("created_at", "started", shown=lambda item: moment_text(item.created_at)),
+    Column("finished_at", "finished", shown=lambda item: moment_text(item.finished_at)),
+    Column("status"),
+    Column("host", is_optional=True),
+    Column("benchfarm_version", "benchfarm"),
+    Column("seed", kind=Kind.COUNT),
+    Column("campaign_id", "identity"),
+    Column("origin", value=origin_of, is_optional=True),
 )

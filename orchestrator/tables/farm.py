@@ -48,14 +48,14 @@ def phones_table(farm: FarmAnswer, now: datetime) -> Table[DeviceAnswer]:
         return (release if item.state == "quarantined" else "") + pause
 
     columns: list[Column[DeviceAnswer]] = [
-        Column("phone", "phone", lambda item: mark("phone", item), Kind.MARKUP, forms=PAGE),
-        Column("serial", "phone", lambda item: item.serial, forms=LINES),
-        Column("host", "host", lambda item: item.host, is_optional=True),
-        Column("state", "state", lambda i: i.state, tone=lambda i: TONES.get(i.state, "")),
+        Column("phone", value=lambda item: mark("phone", item), kind=Kind.MARKUP, forms=PAGE),
+        Column("serial", "phone", forms=LINES),
+        Column("host", is_optional=True),
+        Column("state", tone=lambda i: TONES.get(i.state, "")),
         Column("doing", "what it does", lambda item: mark("doing", item), Kind.MARKUP, forms=PAGE),
         Column("does", "what it does", lambda i: i.reason or i.doing, forms=LINES),
-        Column("progress", "progress", progress, Kind.MARKUP, forms=PAGE),
-        Column("done_in", "done in", done_in, Kind.MARKUP, forms=PAGE),
+        Column("progress", value=progress, kind=Kind.MARKUP, forms=PAGE),
+        Column("done_in", value=done_in, kind=Kind.MARKUP, forms=PAGE),
         _figure("heat", "heat °C", lambda item: item.battery_heat_c),
         _figure("battery", "battery %", lambda item: item.battery_percent),
     ]
@@ -92,13 +92,13 @@ def jobs_table(rows: Sequence[JobAnswer], now: datetime) -> Table[JobAnswer]:
         return f"{job.status} until {job.again_at:%H:%M} UTC" if is_later else job.status
 
     columns: Sequence[Column[JobAnswer]] = (
-        Column("submission", "submission", lambda job: job.submission, forms=LINES),
-        Column("serial", "phone", lambda job: job.serial),
-        Column("status", "status", status, tone=lambda job: TONES.get(job.status, "")),
-        Column("plan", "plan", lambda job: job.plan),
-        Column("priority", "priority", lambda job: job.priority, Kind.COUNT),
-        Column("host", "host", lambda job: job.host),
-        Column("note", "note", lambda job: job.note, is_optional=True),
+        Column("submission", forms=LINES),
+        Column("serial", "phone"),
+        Column("status", value=status, tone=lambda job: TONES.get(job.status, "")),
+        Column("plan"),
+        Column("priority", kind=Kind.COUNT),
+        Column("host"),
+        Column("note", is_optional=True),
     )
     return Table(name="jobs", caption="Jobs", columns=columns, rows=rows)
 
@@ -106,10 +106,10 @@ def jobs_table(rows: Sequence[JobAnswer], now: datetime) -> Table[JobAnswer]:
 def hosts_table(farm: FarmAnswer) -> Table[HostAnswer]:
     """Return the farm's hosts."""
     columns: list[Column[HostAnswer]] = [
-        Column("name", "host", lambda item: item.name),
-        Column("state", "state", lambda i: i.state, tone=lambda i: TONES.get(i.state, "")),
-        Column("benchfarm_version", "benchfarm", lambda item: item.benchfarm_version),
-        Column("note", "note", lambda item: item.note, is_optional=True),
+        Column("name", "host"),
+        Column("state", tone=lambda i: TONES.get(i.state, "")),
+        Column("benchfarm_version", "benchfarm"),
+        Column("note", is_optional=True),
         *_actions(farm, lambda item: pause_button(farm, f"host:{item.name}", "host")),
     ]
     nothing = "No host is known: 'benchfarm farm worker' adds one."
@@ -118,7 +118,7 @@ def hosts_table(farm: FarmAnswer) -> Table[HostAnswer]:
 
 def _actions(farm: FarmAnswer, buttons: Callable[[_R], str]) -> list[Column[_R]]:
     """Return the column of buttons; no column without a token."""
-    column = Column("actions", "actions", buttons, Kind.MARKUP, forms=PAGE)
+    column = Column("actions", value=buttons, kind=Kind.MARKUP, forms=PAGE)
     return [column] if farm.can_be_steered else []
 
 

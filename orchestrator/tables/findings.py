@@ -20,16 +20,15 @@ FINDINGS: Final[Sequence[Column[FindingCount]]] = (
     Column("code", "finding", lambda item: item.finding.code),
     Column(
         "severity",
-        "severity",
-        lambda item: item.finding.severity,
+        value=lambda item: item.finding.severity,
         tone=lambda item: f"v-{item.finding.severity.value}",
     ),
-    Column[FindingCount]("message", "message", lambda item: item.finding.message).sentence,
+    Column[FindingCount]("message", value=lambda item: item.finding.message).sentence,
     Column[FindingCount](
-        "evidence", "evidence", lambda item: item.finding.evidence, is_optional=True
+        "evidence", value=lambda item: item.finding.evidence, is_optional=True
     ).sentence,
     Column("invocations", "runs", lambda item: item.count, Kind.COUNT),
-    Column("next_step", "what to do", lambda item: item.next_step),
+    Column("next_step", "what to do"),
 )
 
 
@@ -59,8 +58,8 @@ def kinds_table(rows: Iterable[ResultRow]) -> Table[Kinds]:
             kinds.setdefault((item.finding.code, item.finding.severity), (item, []))[1].append(row)
     keys = sorted(kinds, key=lambda key: (SEVERITIES.index(key[1]), -len(kinds[key][1]), key[0]))
     cases: Sequence[Column[Kinds]] = (
-        Column("cases", "cases", lambda item: len(item[1]), Kind.COUNT),
-        Column("which", "which", _which, Kind.CASES, forms=PAGE),
+        Column("cases", value=lambda item: len(item[1]), kind=Kind.COUNT),
+        Column("which", value=_which, kind=Kind.CASES, forms=PAGE),
     )
     finding_columns: list[Column[Kinds]] = [column.of(lambda item: item[0]) for column in FINDINGS]
     return Table(
@@ -78,18 +77,18 @@ def skips_table(rows: Sequence[SkipRow]) -> Table[SkipRow]:
         name="skipped",
         caption="Combinations that the plan names and that weren't run",
         columns=(
-            Column("model", "model", lambda row: row.skipped.model_name),
-            Column("serial", "serial", lambda row: row.device.serial, forms=DATA),
-            Column("device", "device", lambda row: row.device.title),
+            Column("model", value=lambda row: row.skipped.model_name),
+            Column("serial", value=lambda row: row.device.serial, forms=DATA),
+            Column("device", value=lambda row: row.device.title),
             Column(
                 "is_virtual", "virtual", lambda row: row.device.is_virtual, Kind.FLAG, forms=DATA
             ),
-            Column("configuration", "configuration", lambda row: row.configuration, forms=PEOPLE),
-            Column("delegate", "delegate", lambda row: row.skipped.delegate, forms=DATA),
-            Column("threads", "threads", lambda row: row.skipped.threads, Kind.COUNT, forms=DATA),
-            Column("tool", "tool", lambda row: row.skipped.tool, forms=DATA),
+            Column("configuration", forms=PEOPLE),
+            Column("delegate", value=lambda row: row.skipped.delegate, forms=DATA),
+            Column("threads", value=lambda row: row.skipped.threads, kind=Kind.COUNT, forms=DATA),
+            Column("tool", value=lambda row: row.skipped.tool, forms=DATA),
             Column("reason_code", "code", lambda row: row.skipped.reason_code),
-            Column[SkipRow]("reason", "reason", lambda row: row.skipped.reason).sentence,
+            Column[SkipRow]("reason", value=lambda row: row.skipped.reason).sentence,
         ),
         rows=rows,
     )

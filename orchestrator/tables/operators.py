@@ -385,29 +385,19 @@ _CHANGE_CLASSES: Final = {
 }
 _MS: Final[dict[str, Any]] = {**MS, "digits": 3}
 _TIMED: Final[Sequence[Column[Any]]] = (
-    Column("type", "type", lambda node: node.node_type, is_choice=True),
+    Column("type", value=lambda node: node.node_type, is_choice=True),
     Column(
         "where",
-        "where",
-        lambda node: node.place,
+        value=lambda node: node.place,
         is_choice=True,
         tone=lambda node: "t-full" if node.place is Place.DELEGATE else "",
     ),
-    Column("mean_us", "time", lambda node: node.mean_us, **_MS),
-    Column(
-        "share",
-        "share",
-        lambda node: node.share,
-        Kind.NUMBER,
-        "%",
-        100,
-        digits=1,
-        bar=lambda node: node.share,
-    ),
+    Column("mean_us", "time", **_MS),
+    Column("share", kind=Kind.NUMBER, unit="%", scale=100, digits=1, bar=lambda node: node.share),
 )
 TYPES: Final[Sequence[Column[TypeRow]]] = (
     *_TIMED[:2],
-    Column("nodes", "nodes", lambda kind: kind.nodes, Kind.COUNT),
+    Column("nodes", kind=Kind.COUNT),
     *_TIMED[2:],
 )
 
@@ -418,11 +408,11 @@ def _node(item: tuple[int, OperatorRow]) -> OperatorRow:
 
 #: The columns of an operator with its number in the order of running.
 OPERATORS: Final[Sequence[Column[tuple[int, OperatorRow]]]] = (
-    Column("order", "order", lambda item: item[0], Kind.COUNT),
+    Column("order", value=lambda item: item[0], kind=Kind.COUNT),
     Column(
         "subgraph", "inside of", lambda item: item[1].subgraph, is_choice=True, is_optional=True
     ),
-    Column("layer", "layer", lambda item: item[1].layer),
+    Column("layer", value=lambda item: item[1].layer),
     _TIMED[0].of(_node),
     Column("node", "as printed", lambda item: item[1].name, forms=EVERYWHERE - PAGE),
     *(column.of(_node) for column in _TIMED[1:]),
@@ -440,7 +430,7 @@ def slowest_table(profile: Profile, subject: str) -> Table[OperatorRow]:
         name="slowest",
         caption=f"slowest layers, {format_percent(share, 0)} of the time: {subject}",
         columns=(
-            Column("layer", "layer", lambda row: row.layer),
+            Column("layer"),
             _TIMED[0],
             *figures,
             Column("bar", "", lambda row: row.share / rows[0].share, Kind.BAR),
@@ -450,16 +440,10 @@ def slowest_table(profile: Profile, subject: str) -> Table[OperatorRow]:
 
 
 CHANGES: Final[Sequence[Column[DiffRow]]] = (
-    Column("type", "type", lambda row: row.node_type, is_choice=True),
-    Column("node", "node", lambda row: row.name),
-    Column("before_us", "before", lambda row: row.before_us, **_MS),
-    Column("after_us", "after", lambda row: row.after_us, **_MS),
-    Column("difference_us", "difference", lambda row: row.difference_us, **_MS),
-    Column(
-        "change",
-        "change",
-        lambda row: row.change,
-        is_choice=True,
-        tone=lambda row: _CHANGE_CLASSES.get(row.change, ""),
-    ),
+    Column("type", value=lambda row: row.node_type, is_choice=True),
+    Column("node", value=lambda row: row.name),
+    Column("before_us", "before", **_MS),
+    Column("after_us", "after", **_MS),
+    Column("difference_us", "difference", **_MS),
+    Column("change", is_choice=True, tone=lambda row: _CHANGE_CLASSES.get(row.change, "")),
 )

@@ -189,13 +189,11 @@ def interval_words(mean: Mean | None, half: float | None) -> str | None:
 
 
 STARTS: Final[Sequence[Column[StartRow]]] = (
-    Column("stage", "stage", lambda start: start.stage, is_choice=True),
+    Column("stage", is_choice=True),
     Column("invocations", "processes", lambda start: start.count, Kind.COUNT),
-    Column("init_us", "init", lambda start: start.init_us, **MS),
+    Column("init_us", "init", **MS),
     Column("first_inference_us", "first inference", lambda start: start.first_us, **MS),
-    Column(
-        "quality", "quality", lambda start: start.quality, shown=quality_word, tone=quality_class
-    ),
+    Column("quality", shown=quality_word, tone=quality_class),
 )
 #: The figures of all passes that have some.
 FIGURES_TABLE: Final[PassTable[PassFigure]] = PassTable(
@@ -205,28 +203,30 @@ FIGURES_TABLE: Final[PassTable[PassFigure]] = PassTable(
     legend="Medians over the runs of each pass that has figures of its own.",
     caption=lambda cases: "Medians of further passes",
     columns=(
-        Column("pass", "pass", lambda item: item.run_pass, is_choice=True),
-        Column("figure", "figure", lambda item: item.head, is_choice=True),
-        Column(
-            "value", "median", lambda item: item.value, Kind.NUMBER, shown=lambda item: item.text
-        ),
-        Column("runs", "runs", lambda item: item.count, Kind.COUNT),
+        Column("pass", value=lambda item: item.run_pass, is_choice=True),
+        Column("figure", value=lambda item: item.head, is_choice=True),
+        Column("value", "median", kind=Kind.NUMBER, shown=lambda item: item.text),
+        Column("runs", value=lambda item: item.count, kind=Kind.COUNT),
     ),
 )
 SUSTAINED: Final[Sequence[Column[SustainedRow]]] = (
-    Column("attempt", "attempt", lambda run: run.attempt, Kind.COUNT),
+    Column("attempt", kind=Kind.COUNT),
     Column(
         "is_whole",
         "length",
-        lambda run: run.is_whole,
-        Kind.FLAG,
+        kind=Kind.FLAG,
         is_choice=True,
         shown=lambda run: "whole" if run.is_whole else "cut",
     ),
     Column("burst_us", "burst", lambda run: run.curve.burst_us, **MS),
     Column("steady_us", "steady", lambda run: run.curve.steady_us, **MS),
     Column(
-        "slowdown", "slowdown", lambda run: run.curve.slowdown - 1, Kind.NUMBER, "%", 100, digits=1
+        "slowdown",
+        value=lambda run: run.curve.slowdown - 1,
+        kind=Kind.NUMBER,
+        unit="%",
+        scale=100,
+        digits=1,
     ),
     Column("onset_s", "slower from", lambda run: run.curve.onset_s, Kind.NUMBER, "s", digits=0),
     Column("elapsed_s", "duration", lambda run: run.curve.duration_s, Kind.NUMBER, "s", digits=0),

@@ -131,9 +131,9 @@ def _tokens(row: ResultRow) -> str | None:
 
 
 CASE_NAMES: Final[Sequence[Column[ResultRow]]] = (
-    Column("model", "model", lambda row: row.model.label, opens=True, is_choice=True),
-    Column("device", "device", lambda row: row.device.title, is_choice=True),
-    Column("configuration", "configuration", lambda row: row.configuration, is_choice=True),
+    Column("model", value=lambda row: row.model.label, opens=True, is_choice=True),
+    Column("device", value=lambda row: row.device.title, is_choice=True),
+    Column("configuration", is_choice=True),
 )
 #: The case's median, optional beside other figures.
 _MEDIAN: Final = replace(
@@ -144,18 +144,12 @@ _MEDIAN: Final = replace(
 )
 _FIGURE: Final[Column[ResultRow]] = Column(
     "figure",
-    "figure",
-    lambda row: row.figure if row.summary is not None else None,
+    value=lambda row: row.figure if row.summary is not None else None,
     shown=lambda row: "mean" if row.has_mean else "",
     is_optional=True,
 )
 _QUALITY: Final[Column[ResultRow]] = Column(
-    "quality",
-    "quality",
-    lambda row: row.quality,
-    shown=_quality,
-    tone=quality_class,
-    is_choice=True,
+    "quality", shown=_quality, tone=quality_class, is_choice=True
 )
 _DELEGATE: Final[Column[ResultRow]] = Column(
     "delegate_truth",
@@ -168,10 +162,9 @@ _DELEGATE: Final[Column[ResultRow]] = Column(
 _PRECISION: Final[Column[ResultRow]] = Column(
     "precision",
     "±95 %",
-    lambda row: row.precision,
-    Kind.NUMBER,
-    "",
-    100,
+    kind=Kind.NUMBER,
+    unit="",
+    scale=100,
     digits=1,
     exact=6,
     shown=lambda row: row.spread_text if row.own_summary is not None else NOTHING,
@@ -190,11 +183,7 @@ _SPEED_UP: Final = replace(
 FIGURE_COLUMNS: Final = (_MEDIAN, _FIGURE, _QUALITY)
 _NODES: Final = (
     Column(
-        "delegated_nodes",
-        "delegated nodes",
-        _delegate_value("delegated_nodes"),
-        Kind.COUNT,
-        forms=DATA,
+        "delegated_nodes", value=_delegate_value("delegated_nodes"), kind=Kind.COUNT, forms=DATA
     ),
     Column("total_nodes", "nodes", _delegate_value("total_nodes"), Kind.COUNT, forms=DATA),
 )
@@ -211,16 +200,14 @@ RESULTS: Final[Sequence[Column[ResultRow]]] = (
     Column("model_sha256", "sha256 of the model", lambda row: row.model.sha256, forms=DATA),
     Column("serial", "serial number", lambda row: row.device.serial, forms=DATA),
     IS_VIRTUAL,
-    Column("origin", "origin", lambda row: row.origin, forms=DATA),
+    Column("origin", forms=DATA),
     Column("delegate", "requested delegate", lambda row: row.case.delegate, forms=DATA),
-    Column("threads", "threads", lambda row: row.case.threads, Kind.COUNT, forms=DATA),
+    Column("threads", value=lambda row: row.case.threads, kind=Kind.COUNT, forms=DATA),
     Column("tool", "program", lambda row: row.case.tool, forms=DATA),
-    Column(
-        "flags", "flags", lambda row: " ".join(f"{k}={v}" for k, v in row.case.flags), forms=FLAT
-    ),
-    Column("flags", "flags", lambda row: row.case.flags, Kind.RECORD, forms=NESTED),
+    Column("flags", value=lambda row: " ".join(f"{k}={v}" for k, v in row.case.flags), forms=FLAT),
+    Column("flags", value=lambda row: row.case.flags, kind=Kind.RECORD, forms=NESTED),
     Column("build_sha256", "sha256 of the program", lambda row: row.case.build_sha256, forms=DATA),
-    Column("status", "status", lambda row: row.status, forms=DATA),
+    Column("status", forms=DATA),
     _MEDIAN,
     _speed("tokens_per_s", "speed", 0, "tokens/s", shown=_tokens),
     _FIGURE,
@@ -247,18 +234,13 @@ RESULTS: Final[Sequence[Column[ResultRow]]] = (
         forms=DATA,
     ),
     _PRECISION,
-    Column("is_precise", "precise", lambda row: row.is_precise, Kind.FLAG, forms=DATA),
+    Column("is_precise", "precise", kind=Kind.FLAG, forms=DATA),
     _speed("tokens_per_s_low", "speed from", 1, "tokens/s, 95 %", forms=DATA),
     _speed("tokens_per_s_high", "speed to", 2, "tokens/s, 95 %", forms=DATA),
     _SPEED_UP,
     *_SPEED_UPS[1:],
     Column(
-        "winner",
-        "winner",
-        lambda row: row.best,
-        tone=_winner_class,
-        is_choice=True,
-        is_optional=True,
+        "winner", value=lambda row: row.best, tone=_winner_class, is_choice=True, is_optional=True
     ),
     _DELEGATE,
     Column(
@@ -271,8 +253,6 @@ RESULTS: Final[Sequence[Column[ResultRow]]] = (
     _QUALITY,
     Column(
         "outputs",
-        "outputs",
-        lambda row: row.outputs,
         shown=lambda row: row.outputs_text,
         tone=lambda row: OUTPUT_CLASSES[row.outputs] if row.outputs else "",
         is_choice=True,
@@ -287,14 +267,12 @@ RESULTS: Final[Sequence[Column[ResultRow]]] = (
     ),
     Column(
         "grade",
-        "grade",
-        lambda row: row.grade,
         shown=lambda row: row.grade.value if row.grade else NOTHING,
         is_choice=True,
         is_optional=True,
         forms=DATA | PAGE,
     ),
-    Column("is_judged", "judged", lambda row: row.is_judged, Kind.FLAG, forms=DATA),
+    Column("is_judged", "judged", kind=Kind.FLAG, forms=DATA),
     Column(
         "invocations_used",
         "runs",
@@ -304,14 +282,9 @@ RESULTS: Final[Sequence[Column[ResultRow]]] = (
         forms=DATA | PAGE,
     ),
     Column(
-        "invocations_ended",
-        "of",
-        lambda row: row.ended,
-        Kind.COUNT,
-        "ended",
-        forms=DATA | PAGE,
+        "invocations_ended", "of", lambda row: row.ended, Kind.COUNT, "ended", forms=DATA | PAGE
     ),
-    Column("baseline", "speed-up over", lambda row: row.baseline, forms=DATA),
+    Column("baseline", "speed-up over", forms=DATA),
     _summary_column("mean_us", "mean", lambda summary: summary.mean_us),
     _summary_column("min_us", "minimum", lambda summary: summary.min_us),
     _summary_column("max_us", "maximum", lambda summary: summary.max_us),
@@ -332,30 +305,22 @@ RESULTS: Final[Sequence[Column[ResultRow]]] = (
         lambda row: row.not_a_result_us,
         forms=DATA,
     ),
-    Column(
-        "reason_code",
-        "reason code",
-        lambda row: row.reason_code,
-        is_optional=True,
-        forms=DATA | PAGE,
-    ),
-    Column("reason", "reason", lambda row: row.reason, forms=DATA),
+    Column("reason_code", is_optional=True, forms=DATA | PAGE),
+    Column("reason", forms=DATA),
     Column(
         "findings",
-        "findings",
-        lambda row: " ".join(item.finding.code for item in row.finding_counts),
+        value=lambda row: " ".join(item.finding.code for item in row.finding_counts),
         forms=FLAT,
     ),
     Column("case_key", "case", lambda row: row.key, forms=DATA),
-    Column("notes", "notes", lambda row: row.notes, Kind.RECORD, forms=NESTED),
+    Column("notes", kind=Kind.RECORD, forms=NESTED),
     Column(
         "stopped",
-        "stopped",
-        lambda row: [{"reason": code, "text": text} for code, text in row.stopped],
-        Kind.RECORD,
+        value=lambda row: [{"reason": code, "text": text} for code, text in row.stopped],
+        kind=Kind.RECORD,
         forms=NESTED,
     ),
-    Column("next_step", "next step", lambda row: row.next_step, forms=NESTED),
+    Column("next_step", forms=NESTED),
 )
 
 
@@ -405,7 +370,7 @@ def plain_table(rows: Sequence[ResultRow]) -> Table[ResultRow]:
         rows[:_MOST_PLAIN],
         [
             *(replace(BY_NAME[name], forms=PAGE, is_optional=True, opens=False) for name in _PLAIN),
-            Column("reasons", "reasons", _reasons, is_optional=True).sentence,
+            Column("reasons", value=_reasons, is_optional=True).sentence,
         ],
         attributes=lambda row: {"id": f"c-{row.key}"},
     )
@@ -440,8 +405,8 @@ def listed_table(rows: Sequence[ResultRow]) -> Table[ResultRow]:
     figures = [row for row in rows if row.own_summary is not None]
     digits = figures_decimals(rows)
     columns: list[Column[ResultRow]] = [
-        Column("model", "model", lambda row: _model_title(row.model)),
-        Column("device", "device", lambda row: _device_title(row.device)),
+        Column("model", value=lambda row: _model_title(row.model)),
+        Column("device", value=lambda row: _device_title(row.device)),
         Column("configuration", "", lambda row: f"{MARKS[row.best]} {row.configuration}"),
         replace(BY_NAME["median_us"], digits=digits),
         BY_NAME["tokens_per_s"],
@@ -641,7 +606,7 @@ def delegates_table(rows: Sequence[ResultRow]) -> Table[ResultRow]:
 
 
 CAMPAIGN: Final[Sequence[Column[Campaign]]] = (
-    Column("campaign_id", "campaign", lambda item: item.campaign_id),
+    Column("campaign_id", "campaign"),
     Column("campaign", "name", lambda item: item.name, forms=FLAT),
     Column("campaign_created_at", "started", lambda item: item.created_at, Kind.MOMENT, forms=FLAT),
 )
@@ -662,16 +627,14 @@ def exported_table(
             *(column for table in pass_tables for column in _pass_columns(table)),
             Column(
                 "findings",
-                "findings",
-                lambda row: _records(FINDINGS, row.finding_counts),
-                Kind.RECORD,
+                value=lambda row: _records(FINDINGS, row.finding_counts),
+                kind=Kind.RECORD,
                 forms=NESTED,
             ),
             Column(
                 "invocations",
-                "invocations",
-                lambda row: _records(INVOCATIONS, _case_invocations(row)),
-                Kind.RECORD,
+                value=lambda row: _records(INVOCATIONS, _case_invocations(row)),
+                kind=Kind.RECORD,
                 forms=NESTED,
             ),
         ],
@@ -755,11 +718,10 @@ INVOCATIONS: Final[Sequence[Column[CaseInvocation]]] = (
     Column("delegate_truth", "delegate", lambda pair: truth_of(pair[1])),
     Column("is_used", "used", _is_result, Kind.FLAG),
     replace(_RUN["is_virtual"], value=lambda pair: pair[0].is_virtual),
-    Column("origin", "origin", _origin, is_optional=True),
+    Column("origin", value=_origin, is_optional=True),
     Column(
         "figure",
-        "figure",
-        lambda pair: pair[0].figure_kind(pair[1]) if _printed_us(pair) is not None else None,
+        value=lambda pair: pair[0].figure_kind(pair[1]) if _printed_us(pair) is not None else None,
         forms=DATA,
     ),
     replace(_RUN["latency_us"], value=_latency),
@@ -788,7 +750,7 @@ INVOCATIONS: Final[Sequence[Column[CaseInvocation]]] = (
         )
         for name in ("p5", "p95")
     ),
-    Column("command", "command", lambda pair: pair[1].command, forms=DATA),
+    Column("command", value=lambda pair: pair[1].command, forms=DATA),
     *(
         Column(name, name.replace("_", " "), _state(name), Kind.RECORD, forms=NESTED)
         for name in ("state_before", "state_after")

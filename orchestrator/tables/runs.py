@@ -37,30 +37,27 @@ def _report(
 
 
 RUNS: Final[Sequence[Column[RunRecord]]] = (
-    Column("run_id", "run", lambda run: run.run_id, shown=lambda run: run.run_id[:12]),
+    Column("run_id", "run", shown=lambda run: run.run_id[:12]),
     Column(
         "serial",
         "phone",
         lambda run: run.case.serial,
         shown=lambda run: f"{run.case.serial}{' (virtual)' if run.is_virtual else ''}",
     ),
-    Column("is_virtual", "virtual", lambda run: run.is_virtual, Kind.FLAG, forms=DATA),
-    Column("model", "model", lambda run: run.case.model_name),
-    Column("configuration", "configuration", lambda run: run.case.configuration),
-    Column("campaign_id", "campaign", lambda run: run.campaign_id, forms=DATA),
+    Column("is_virtual", "virtual", kind=Kind.FLAG, forms=DATA),
+    Column("model", value=lambda run: run.case.model_name),
+    Column("configuration", value=lambda run: run.case.configuration),
+    Column("campaign_id", "campaign", forms=DATA),
     Column("case_key", "case", lambda run: run.case.case_key, forms=DATA),
-    Column("pass", "pass", lambda run: run.run_pass),
+    Column("pass", value=lambda run: run.run_pass),
     Column("invocation", "#", lambda run: run.invocation + 1, Kind.COUNT),
-    Column("outcome", "outcome", lambda run: run.outcome),
-    Column("reason_code", "why", lambda run: run.reason_code, is_optional=True),
-    Column("reason", "reason", lambda run: run.reason, forms=DATA),
+    Column("outcome"),
+    Column("reason_code", "why", is_optional=True),
+    Column("reason", forms=DATA),
     Column(
-        "quality",
-        "quality",
-        lambda run: run.verdict.quality,
-        shown=lambda run: run.verdict.quality.word,
+        "quality", value=lambda run: run.verdict.quality, shown=lambda run: run.verdict.quality.word
     ),
-    Column("latency_us", "latency", lambda run: run.latency_us, **MS),
+    Column("latency_us", "latency", **MS),
     _report(
         "inferences",
         "inferences",
@@ -71,11 +68,9 @@ RUNS: Final[Sequence[Column[RunRecord]]] = (
     _report(
         "first_inference_us", "first inference", lambda report: report.first_inference_us, **MS
     ),
-    Column("started_at", "started", lambda run: run.started_at, Kind.MOMENT, forms=DATA),
-    Column(
-        "duration_s", "took", lambda run: run.duration_s, Kind.NUMBER, "s", digits=1, forms=DATA
-    ),
-    Column("exit_code", "exit code", lambda run: run.exit_code, Kind.COUNT, forms=DATA),
+    Column("started_at", "started", kind=Kind.MOMENT, forms=DATA),
+    Column("duration_s", "took", kind=Kind.NUMBER, unit="s", digits=1, forms=DATA),
+    Column("exit_code", kind=Kind.COUNT, forms=DATA),
 )
 
 
@@ -111,9 +106,9 @@ class StoredCampaign:
 
 CAMPAIGNS: Final[Sequence[Column[StoredCampaign]]] = (
     Column("campaign_id", "campaign", lambda row: row.campaign.campaign_id),
-    Column("name", "name", lambda row: row.campaign.name, shown=lambda row: row.title),
+    Column("name", value=lambda row: row.campaign.name, shown=lambda row: row.title),
     Column("created_at", "started", lambda row: row.campaign.created_at, Kind.MOMENT),
-    Column("status", "status", lambda row: row.state),
+    Column("status", value=lambda row: row.state),
     Column(
         "stored",
         "runs",
@@ -121,11 +116,11 @@ CAMPAIGNS: Final[Sequence[Column[StoredCampaign]]] = (
         Kind.COUNT,
         shown=lambda row: row.progress.text(is_over=row.campaign.status.is_over),
     ),
-    Column("planned", "planned", lambda row: row.progress.planned, Kind.COUNT, forms=DATA),
-    Column("abandoned", "abandoned", lambda row: row.progress.abandoned, Kind.COUNT, forms=DATA),
-    Column("host", "host", lambda row: row.campaign.host, forms=DATA),
-    Column("origin", "origin", lambda row: row.campaign.terms.origin, Kind.RECORD, forms=NESTED),
-    Column("hidden", "hidden", lambda row: row.is_hidden, Kind.FLAG, forms=DATA),
+    Column("planned", value=lambda row: row.progress.planned, kind=Kind.COUNT, forms=DATA),
+    Column("abandoned", value=lambda row: row.progress.abandoned, kind=Kind.COUNT, forms=DATA),
+    Column("host", value=lambda row: row.campaign.host, forms=DATA),
+    Column("origin", value=lambda row: row.campaign.terms.origin, kind=Kind.RECORD, forms=NESTED),
+    Column("hidden", value=lambda row: row.is_hidden, kind=Kind.FLAG, forms=DATA),
 )
 
 

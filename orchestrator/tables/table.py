@@ -7,6 +7,7 @@ import enum
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from operator import attrgetter
 from typing import Any, Final, Generic, TypeVar
 
 from orchestrator.tables.escapes import one_line
@@ -71,9 +72,10 @@ class Column(Generic[R]):
 
     #: For programs: ``median_us``. Exported names are documented in docs/reference/exports.md.
     name: str
-    #: For people: ``median``.
-    head: str
-    value: Callable[[R], Any]
+    #: For people: ``median``; None for the name, with spaces.
+    head: str = None  # type: ignore[assignment]
+    #: None for the row's attribute of this name.
+    value: Callable[[R], Any] = None  # type: ignore[assignment]
     kind: Kind = Kind.TEXT
     #: The unit of shown figures, and the factor from value to figure: 0.001 from us to ms.
     unit: str = ""
@@ -102,6 +104,13 @@ class Column(Generic[R]):
     bar: Callable[[R], float | None] | None = None
     #: Of pictures: the axis above them.
     box: Any = ""
+
+    def __post_init__(self) -> None:
+        """Take from the name what isn't given."""
+        if self.head is None:
+            object.__setattr__(self, "head", self.name.replace("_", " "))
+        if self.value is None:
+            object.__setattr__(self, "value", attrgetter(self.name))
 
     @property
     def title(self) -> str:
@@ -218,9 +227,7 @@ def json_value(value: Any) -> Any:  # noqa: ANN401
 
 
 #: For programs, whether a row is of a virtual phone.
-IS_VIRTUAL: Final[Column[Any]] = Column(
-    "is_virtual", "virtual", lambda row: row.is_virtual, Kind.FLAG, forms=DATA
-)
+IS_VIRTUAL: Final[Column[Any]] = Column("is_virtual", "virtual", kind=Kind.FLAG, forms=DATA)
 
 
 def record_of(columns: Iterable[Column[R]], row: R, form: Form = Form.JSON) -> dict[str, Any]:

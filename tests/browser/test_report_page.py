@@ -198,10 +198,17 @@ def test_the_page_s_script_writes_each_cell_as_the_other_forms_do(open_address, 
     rows = [0.0, -0.0, -0.04, 0.0004, -0.0004, 4_185.0, -4_185.0, 123_450.0, 4_214.96, None]
     words = {123_450.0: "8,100", 0.0004: "", None: "no figure"}
     columns = (
-        Column("place", "place", rows.index),
-        Column("change", "change", lambda row: row, Kind.NUMBER, digits=1, is_signed=True),
-        Column("time", "time", lambda row: row, Kind.NUMBER, "ms", 1 / US_PER_MS, digits=2),
-        Column("speed", "speed", lambda row: row, Kind.NUMBER, digits=1, shown=words.get),
+        Column("place", value=rows.index),
+        Column("change", value=lambda row: row, kind=Kind.NUMBER, digits=1, is_signed=True),
+        Column(
+            "time",
+            value=lambda row: row,
+            kind=Kind.NUMBER,
+            unit="ms",
+            scale=1 / US_PER_MS,
+            digits=2,
+        ),
+        Column("speed", value=lambda row: row, kind=Kind.NUMBER, digits=1, shown=words.get),
     )
     table = Table(name="cells", caption="Cells", columns=columns, rows=rows)
     (tmp_path / "cells.html").write_text(table_page([table]), encoding="utf-8")

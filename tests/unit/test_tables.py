@@ -35,13 +35,11 @@ KINDS: Table[tuple[Any, ...]] = Table(
     name="kinds",
     caption="One row for each kind of trouble",
     columns=(
-        Column("name", "name", lambda row: row[0]),
+        Column("name", value=lambda row: row[0]),
         Column("median_us", "median", lambda row: row[1], Kind.NUMBER, "ms", 1e-3, exact=3),
-        Column("runs", "runs", lambda row: row[2], Kind.COUNT),
+        Column("runs", value=lambda row: row[2], kind=Kind.COUNT),
         Column("is_virtual", "virtual", lambda row: row[3], Kind.FLAG),
-        Column(
-            "note", "note", lambda row: row[4], shown=lambda row: "see below" if row[4] else None
-        ),
+        Column("note", value=lambda row: row[4], shown=lambda row: "see below" if row[4] else None),
     ),
     rows=ROWS,
 )
@@ -100,9 +98,8 @@ def test_a_form_is_written_as_it_always_was(form: Form) -> None:
 def test_a_column_more_is_in_every_form(form: Form) -> None:
     more = Column[Any](
         "worst",
-        "worst",
-        lambda row: row.own_summary.max_us if row.own_summary else None,
-        Kind.NUMBER,
+        value=lambda row: row.own_summary.max_us if row.own_summary else None,
+        kind=Kind.NUMBER,
     )
     table = results_table(DATA.results)
     assert "worst" not in " ".join(shown_heads(table, form))
@@ -111,9 +108,9 @@ def test_a_column_more_is_in_every_form(form: Form) -> None:
 
 def test_a_page_says_once_only_what_all_rows_say_in_the_same_words() -> None:
     runs = Column[tuple[int, str]](
-        "runs", "runs", lambda row: row[0], Kind.COUNT, shown=lambda row: row[1] or None
+        "runs", value=lambda row: row[0], kind=Kind.COUNT, shown=lambda row: row[1] or None
     )
-    name = Column[tuple[int, str]]("name", "name", lambda row: row[1])
+    name = Column[tuple[int, str]]("name", value=lambda row: row[1])
     for rows, is_same in (([(3, ""), (3, "")], True), ([(3, "3 of 4"), (3, "")], False)):
         table = Table(name="runs", caption="Runs", columns=(name, runs), rows=rows)
         page = folds(render(table, Form.HTML))["runs"]
@@ -121,21 +118,23 @@ def test_a_page_says_once_only_what_all_rows_say_in_the_same_words() -> None:
         # The page's script searches and saves it nevertheless.
         assert page.count('<td hidden class="n">3</td>') == 2 * is_same
     # Figures that are shown alike are sorted and saved as they are.
-    figure = Column[float]("x", "x", float, Kind.NUMBER, digits=1, exact=3, is_merged=True)
-    names = Column[float]("name", "name", str)
+    figure = Column[float]("x", value=float, kind=Kind.NUMBER, digits=1, exact=3, is_merged=True)
+    names = Column[float]("name", value=str)
     table = Table(name="x", caption="X", columns=(names, figure), rows=[1.51, 1.49])
     page = folds(render(table, Form.HTML))["x"]
     assert re.findall('<td hidden class="n" data-value="(.*?)">1.5', page) == ["1.51", "1.49"]
 
 
 def test_a_word_in_place_of_a_figure_looks_like_no_figure() -> None:
-    figure = Column[float | None]("x", "x", lambda row: row, Kind.NUMBER, shown=lambda _: "none")
+    figure = Column[float | None](
+        "x", value=lambda row: row, kind=Kind.NUMBER, shown=lambda _: "none"
+    )
     page = html.table_html(Table(name="x", caption="X", columns=(figure, figure), rows=[None]))
     assert '<td data-label="x" class="n nothing">none</td>' in page
 
 
 def test_a_sentence_of_several_lines_is_one_line_for_people() -> None:
-    column = Column[str]("reason", "reason", lambda row: row).sentence
+    column = Column[str]("reason", value=lambda row: row).sentence
     rows = ["it failed:\n  no driver\n", ""]
     table = Table(name="reasons", caption="Reasons", columns=(column,), rows=rows)
     assert column.cells(rows) == ["it failed:; no driver", ""]
@@ -179,10 +178,10 @@ def test_a_column_has_its_type_in_a_frame_also_where_nothing_of_it_is_known() ->
 
 
 def test_what_is_too_wide_for_a_terminal_follows_below_beside_what_tells_rows_apart() -> None:
-    name = Column[Any]("name", "name", lambda row: row[0])
-    stage = Column[Any]("stage", "stage", lambda row: row[1])
+    name = Column[Any]("name", value=lambda row: row[0])
+    stage = Column[Any]("stage", value=lambda row: row[1])
     wide = [Column[Any](f"c{n}", f"column {n}", lambda _, n=n: "x" * (20 + n)) for n in range(4)]  # type: ignore[misc]
-    widest = Column[Any]("widest", "widest", lambda _: "x" * 50)
+    widest = Column[Any]("widest", value=lambda _: "x" * 50)
     note = Column[Any]("note", "", lambda row: "suspect" if row == ("one", "warm") else "")
     rows = [("one", "cold"), ("one", "warm"), ("two", "cold")]
     parts = [
@@ -201,7 +200,7 @@ def test_csv_is_written_row_by_row() -> None:
             yield number
 
     table = Table(
-        name="n", caption="", columns=(Column[int]("n", "n", lambda row: row),), rows=rows()
+        name="n", caption="", columns=(Column[int]("n", value=lambda row: row),), rows=rows()
     )
     lines = csv_lines(table)
     assert (next(lines), taken) == ("n\n", [])

@@ -18,7 +18,7 @@ from orchestrator.plugins import (
 
 COLUMNS = (
     Column("serial", "phone", lambda row: row[0]),
-    Column("runs", "runs", lambda row: row[1], Kind.COUNT),
+    Column("runs", value=lambda row: row[1], kind=Kind.COUNT),
 )
 
 

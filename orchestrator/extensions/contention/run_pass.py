@@ -217,9 +217,9 @@ def load_rows(runs: Sequence[RunRecord], campaigns: Mapping[str, Campaign]) -> t
 
 
 _COLUMNS: Final[Sequence[Column[LoadRow]]] = (
-    Column("load", "load", lambda load: load.load, is_choice=True),
-    Column("median_us", "median", lambda load: load.median_us, **MS),
-    Column("factor", "times as long", lambda load: load.factor, Kind.RECORD, forms=NESTED),
+    Column("load", is_choice=True),
+    Column("median_us", "median", **MS),
+    Column("factor", "times as long", kind=Kind.RECORD, forms=NESTED),
     Column(
         "factor",
         "times as long",
@@ -238,15 +238,9 @@ _COLUMNS: Final[Sequence[Column[LoadRow]]] = (
         forms=PEOPLE,
         shown=lambda load: interval_words(load.factor, getattr(load.factor, "half_width", None)),
     ),
-    Column("runs", "runs", lambda load: load.count, Kind.COUNT),
-    Column("cores", "load kept busy", lambda load: load.cores, Kind.NUMBER, "cores", digits=1),
-    Column(
-        "died",
-        "load died",
-        lambda load: load.died,
-        Kind.COUNT,
-        shown=lambda load: "" if not load.died else None,
-    ),
+    Column("runs", value=lambda load: load.count, kind=Kind.COUNT),
+    Column("cores", "load kept busy", kind=Kind.NUMBER, unit="cores", digits=1),
+    Column("died", "load died", kind=Kind.COUNT, shown=lambda load: "" if not load.died else None),
 )
 TABLE: Final = PassTable(
     name="loads",

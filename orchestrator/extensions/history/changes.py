@@ -74,7 +74,7 @@ def _causes(change: LatencyChange) -> str:
 
 #: Columns of a change, for 'history changes' and for its series' page, which names the series.
 CHANGES: Final[Sequence[Column[LatencyChange]]] = (
-    Column("series", "series", _named, forms=LINES),
+    Column("series", value=_named, forms=LINES),
     Column("since", "since (95 %)", lambda it: f"{it.night} ({it.earliest} to {it.latest})"),
     Column(
         "change",
@@ -87,30 +87,24 @@ CHANGES: Final[Sequence[Column[LatencyChange]]] = (
     ),
     Column(
         "time",
-        "time",
-        lambda item: f"{item.before_us / 1000:.3f} -> {item.after_us / 1000:.3f} ms",
+        value=lambda item: f"{item.before_us / 1000:.3f} -> {item.after_us / 1000:.3f} ms",
         tone=lambda _: "keep",
     ),
-    Column("confidence", "confidence", lambda item: f"{item.confidence * 100:.1f} %"),
+    Column("confidence", value=lambda item: f"{item.confidence * 100:.1f} %"),
     Column(
         "status",
-        "status",
-        lambda item: item.state,
+        value=lambda item: item.state,
         tone=lambda item: STATE_CLASSES.get(item.state, "v-warning"),
     ),
-    Column("why", "why", lambda item: item.expected or item.status_detail, is_optional=True),
+    Column("why", value=lambda item: item.expected or item.status_detail, is_optional=True),
     Column("causes", "what changed with it", _causes),
 )
 OUTPUTS: Final[Sequence[Column[OutputsChange]]] = (
-    Column("series", "series", _named),
-    Column("outputs", "outputs", lambda item: item.turn),
-    Column("since", "since", lambda item: f"{item.night}"),
-    Column(
-        "compared",
-        "last compared",
-        lambda item: f"{item.last_before or ''}",
-    ),
-    Column("expected", "expected", lambda item: item.expected),
+    Column("series", value=_named),
+    Column("outputs", value=lambda item: item.turn),
+    Column("since", value=lambda item: f"{item.night}"),
+    Column("compared", "last compared", lambda item: f"{item.last_before or ''}"),
+    Column("expected"),
 )
 
 
@@ -352,14 +346,13 @@ class Detection:
 DETECTIONS: Final[Sequence[Column[Detection]]] = (
     Column(
         "step",
-        "step",
-        lambda row: row.step - 1,
-        Kind.NUMBER,
+        value=lambda row: row.step - 1,
+        kind=Kind.NUMBER,
         shown=lambda row: format_change(row.step),
     ),
-    Column("found", "found", lambda row: row.detected, Kind.COUNT),
-    Column("series", "of series", lambda row: row.series, Kind.COUNT),
-    Column("delay", "after nights", lambda row: row.delay, Kind.NUMBER, digits=1),
+    Column("found", value=lambda row: row.detected, kind=Kind.COUNT),
+    Column("series", "of series", kind=Kind.COUNT),
+    Column("delay", "after nights", kind=Kind.NUMBER, digits=1),
 )
 
 

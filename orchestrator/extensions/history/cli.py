@@ -208,10 +208,10 @@ def annotate(
 
 
 _ANNOTATIONS: Final[Sequence[Column[Annotation]]] = (
-    Column("annotation_id", "id", lambda item: item.annotation_id),
-    Column("night", "night", lambda item: f"{item.night}"),
-    Column("selection", "series", lambda item: item.selection),
-    Column("text", "text", lambda item: item.text, shown=lambda item: one_line(item.text)),
+    Column("annotation_id", "id"),
+    Column("night", value=lambda item: f"{item.night}"),
+    Column("selection", "series"),
+    Column("text", shown=lambda item: one_line(item.text)),
 )
 
 #: The nights that pages show.

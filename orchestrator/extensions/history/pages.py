@@ -325,14 +325,14 @@ def _nights_table(site: Site, row: SiteSeries, nights: Sequence[NightFigure]) ->
     def reports(night: NightFigure) -> str:
         return mark("reports", [site.by_id[i] for i in night.campaigns if i in site.by_id])
 
-    median = Column[NightFigure]("median", "median", lambda night: night.median_us, **MS)
+    median = Column[NightFigure]("median", value=lambda night: night.median_us, **MS)
     columns = (
-        Column[NightFigure]("night", "night", lambda night: night.night),
+        Column[NightFigure]("night"),
         replace(median, digits=digits),
         Column[NightFigure]("interval", "95 % interval ms", interval, tone=lambda _: "n"),
         Column[NightFigure]("runs", "invocations", lambda night: night.invocations, Kind.COUNT),
-        Column[NightFigure]("quality", "quality", lambda night: _quality(row, night)),
-        Column[NightFigure]("report", "report", reports, Kind.MARKUP, forms=PAGE),
+        Column[NightFigure]("quality", value=lambda night: _quality(row, night)),
+        Column[NightFigure]("report", value=reports, kind=Kind.MARKUP, forms=PAGE),
     )
     return Table(
         name="nights",
@@ -353,14 +353,14 @@ def _spark(site: Site, row: SiteSeries) -> Html:
 
 
 _CAMPAIGNS: Final[Sequence[Column[CampaignAnswer]]] = (
-    Column("campaign", "campaign", lambda item: item.name, opens=True),
-    Column("started", "started", lambda item: moment_text(item.created_at)),
-    Column("finished", "finished", lambda item: moment_text(item.finished_at)),
-    Column("status", "status", lambda item: item.status),
-    Column("runs", "runs", lambda item: f"{item.stored} of {item.planned}", tone=lambda _: "n"),
-    Column("host", "host", lambda item: item.host or NOTHING),
-    Column("campaign_id", "identity", lambda item: item.campaign_id),
-    Column("origin", "origin", lambda item: item.origin, is_optional=True),
+    Column("campaign", value=lambda item: item.name, opens=True),
+    Column("started", value=lambda item: moment_text(item.created_at)),
+    Column("finished", value=lambda item: moment_text(item.finished_at)),
+    Column("status"),
+    Column("runs", value=lambda item: f"{item.stored} of {item.planned}", tone=lambda _: "n"),
+    Column("host", value=lambda item: item.host or NOTHING),
+    Column("campaign_id", "identity"),
+    Column("origin", is_optional=True),
 )
 
 
@@ -388,56 +388,43 @@ def _series_table(site: Site) -> Table[SiteSeries]:
         ),
         Column[LatencyChange]("changed_on", "on", lambda item: item.night),
         Column[LatencyChange](
-            "state",
-            "state",
-            lambda item: item.state,
-            is_choice=True,
-            tone=lambda item: STATE_CLASSES.get(item.state, "v-warning"),
+            "state", is_choice=True, tone=lambda item: STATE_CLASSES.get(item.state, "v-warning")
         ),
     ]
     columns: Sequence[Column[SiteSeries]] = (
-        Column("model", "model", lambda row: row.model, opens=True),
-        Column("last_us", "last figure", lambda row: row.last_us, **MS),
+        Column("model", opens=True),
+        Column("last_us", "last figure", **MS),
         Column(
             "against_window",
             "vs window",
-            lambda row: row.against_window,
-            Kind.NUMBER,
-            "%",
-            100,
+            kind=Kind.NUMBER,
+            unit="%",
+            scale=100,
             digits=1,
             is_signed=True,
         ),
         Column(
             "nights",
-            "nights",
-            lambda row: sparklines[row.page],
-            Kind.PICTURE,
+            value=lambda row: sparklines[row.page],
+            kind=Kind.PICTURE,
             box="nights",
             forms=PAGE,
         ),
         Column(
             "device",
-            "device",
-            lambda row: f"{row.facts.kind_title} ({row.case.serial})",
+            value=lambda row: f"{row.facts.kind_title} ({row.case.serial})",
             is_choice=True,
         ),
-        Column(
-            "configuration",
-            "configuration",
-            lambda row: names.of(row.case.configuration),
-            is_choice=True,
-        ),
+        Column("configuration", value=lambda row: names.of(row.case.configuration), is_choice=True),
         *(column.of(lambda row: row.newest) for column in changed),
         Column(
             "outputs",
-            "outputs",
-            lambda row: row.faulty_outputs and row.faulty_outputs.after,
+            value=lambda row: row.faulty_outputs and row.faulty_outputs.after,
             tone=outputs,
             is_choice=True,
             is_optional=True,
         ),
-        Column("last_night", "last night", lambda row: site.nights[row.last_place], is_choice=True),
+        Column("last_night", value=lambda row: site.nights[row.last_place], is_choice=True),
     )
     return Table(
         name="series",

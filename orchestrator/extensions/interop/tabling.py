@@ -222,9 +222,9 @@ def show_table(
 #: A published figure and the case of this lab that it is compared with.
 _Pair: TypeAlias = "tuple[PublishedFigure, ResultRow]"
 _BESIDE: Final[Sequence[Column[_Pair]]] = (
-    Column("model", "model", lambda both: both[0].model),
+    Column("model", value=lambda both: both[0].model),
     Column("device", "phone", lambda both: both[1].device.title),
-    Column("configuration", "configuration", lambda both: both[0].configuration),
+    Column("configuration", value=lambda both: both[0].configuration),
     Column("theirs_us", "theirs", lambda both: both[0].latency_us, **MS),
     Column("mine_us", "mine", lambda both: _mine_us(both[1]), **MS),
     Column(
@@ -235,8 +235,8 @@ _BESIDE: Final[Sequence[Column[_Pair]]] = (
         digits=2,
         shown=lambda both: f"{_mine_us(both[1]) / both[0].latency_us:.2f} of theirs",
     ),
-    Column("is_virtual", "", lambda both: both[1].is_virtual, Kind.FLAG, forms=DATA),
-    Column("source", "source", lambda both: both[0].source),
+    Column("is_virtual", value=lambda both: both[1].is_virtual, kind=Kind.FLAG, forms=DATA),
+    Column("source", value=lambda both: both[0].source),
 )
 
 
@@ -331,8 +331,8 @@ def _tables(
         figures_decimals(rows),
     )
     around: Sequence[Column[MatrixLine]] = (
-        Column("model", "model", lambda line: line.model),
-        Column("source", "source", lambda line: line.source, is_optional=True),
+        Column("model"),
+        Column("source", is_optional=True),
     )
     yield replace(
         matrix,

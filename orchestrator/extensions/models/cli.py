@@ -81,15 +81,9 @@ def _digest(model: Model | BuiltModel | ManifestEntry) -> str:
 
 
 _FILES: Final[Sequence[Column[Model | BuiltModel]]] = (
-    Column("name", "model", lambda item: item.name),
-    Column(
-        "size_bytes",
-        "size",
-        lambda item: item.size_bytes,
-        Kind.COUNT,
-        shown=lambda item: format_bytes(item.size_bytes),
-    ),
-    Column("sha256", "sha256", lambda item: item.sha256, shown=_digest),
+    Column("name", "model"),
+    Column("size_bytes", "size", kind=Kind.COUNT, shown=lambda item: format_bytes(item.size_bytes)),
+    Column("sha256", shown=_digest),
     Column("path", "file", lambda item: str(item.path)),
 )
 
@@ -193,22 +187,20 @@ def fetch(
 
 
 _ENTRY: Final[Sequence[Column[ManifestEntry]]] = (
-    Column("name", "model", lambda entry: entry.name),
-    Column("sha256", "sha256", lambda entry: entry.sha256, shown=_digest),
+    Column("name", "model"),
+    Column("sha256", shown=_digest),
     Column(
         "accuracy",
-        "accuracy",
-        lambda entry: entry.accuracy,
-        Kind.RECORD,
+        kind=Kind.RECORD,
         shown=lambda entry: (
             f"{entry.accuracy.percent:g} % {entry.accuracy.metric}" if entry.accuracy else ""
         ),
         is_optional=True,
     ),
-    Column("command", "", lambda entry: entry.command, forms=DATA),
-    Column("build", "", lambda entry: entry.build, Kind.RECORD, forms=NESTED),
-    Column("url", "", lambda entry: entry.url, forms=DATA),
-    Column("note", "", lambda entry: entry.note, forms=DATA),
+    Column("command", forms=DATA),
+    Column("build", kind=Kind.RECORD, forms=NESTED),
+    Column("url", forms=DATA),
+    Column("note", forms=DATA),
     Column(
         "path",
         "file",

@@ -52,25 +52,19 @@ def declared_programs(
 
 
 _DECLARED: Final[Sequence[Column[ProgramSection]]] = (
-    Column("name", "program", lambda section: section.name),
-    Column("program", "", lambda section: section.program, forms=DATA),
-    Column(
-        "models",
-        "models",
-        lambda section: section.models,
-        shown=lambda section: " ".join(section.models) or "output only",
-    ),
-    Column("delegates", "delegates", lambda section: [*section.delegates]),
-    Column("title", "what it is", lambda section: section.title),
-    Column("figures", "", lambda section: list(section.figures), Kind.RECORD, forms=NESTED),
+    Column("name", "program"),
+    Column("program", forms=DATA),
+    Column("models", shown=lambda section: " ".join(section.models) or "output only"),
+    Column("delegates", value=lambda section: [*section.delegates]),
+    Column("title", "what it is"),
+    Column("figures", value=lambda section: list(section.figures), kind=Kind.RECORD, forms=NESTED),
     Column(
         "parameters",
-        "",
-        lambda section: {
+        value=lambda section: {
             name: {key: value for key, value in asdict(item).items() if value is not None}
             for name, item in section.parameters.items()
         },
-        Kind.RECORD,
+        kind=Kind.RECORD,
         forms=NESTED,
     ),
 )

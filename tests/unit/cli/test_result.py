@@ -98,13 +98,13 @@ def test_what_has_several_lines_is_told_on_one_and_drives_no_terminal() -> None:
         == "no phone fits; A: gone; B: \\u001b[31mhot\\rer"
     )
     assert one_line("  a case") == "  a case"
-    columns = (Column("note", "note", str),)
+    columns = (Column("note", value=str),)
     done = tables_result(Table(name="notes", caption="Notes", columns=columns, rows=["one\ntwo"]))
     assert done.text.splitlines() == ["note", r"one\ntwo"]
 
 
 def test_tables_of_a_command_are_text_and_json_and_a_table_without_rows_says_so() -> None:
-    columns = (Column[int]("number", "number", lambda row: row, Kind.COUNT),)
+    columns = (Column[int]("number", value=lambda row: row, kind=Kind.COUNT),)
     table = Table(name="rows", caption="Rows", columns=columns, rows=[1, 2, 3], most=2)
     none = Table(name="none", caption="Nothing", columns=columns, rows=[], nothing="no rows")
     assert tables_result(table).data == [{"number": 1}, {"number": 2}, {"number": 3}]
