@@ -584,7 +584,7 @@ def test_the_names_of_passes_stay_at_home() -> None:
 
 #: Where Python may hold HTML: GitHub's folds in Markdown, of words of ours alone; and the two
 #: modules that write elements, where all text goes through ``plain``.
-WITH_HTML = {"report/comparisons.py", "tables/html.py", "report/drawing.py"}
+WITH_HTML = {"tables/comparisons.py", "tables/html.py", "report/drawing.py"}
 #: Where text may be called safe: what those two write, and the scripts of the templates.
 WITH_MARKUP = {"tables/html.py", "report/drawing.py"}
 TAGS = (

@@ -24,7 +24,7 @@ from orchestrator.records.campaign import Campaign
 from orchestrator.records.plan import Plan
 from orchestrator.report.data import ReportData
 from orchestrator.settings import Settings
-from orchestrator.tables.comparisons import compared_table
+from orchestrator.tables.comparisons import compared_table, summary_line, to_data, to_text
 from orchestrator.tables.escapes import one_line
 from orchestrator.tables.renderers import as_frame
 from orchestrator.tables.results import bar_column, results_table
@@ -452,20 +452,15 @@ class Comparison(_Rows[ComparedCase]):
 
     def to_json(self) -> dict[str, object]:
         """Return all of it as plain values and records: latencies in microseconds."""
-        from orchestrator.report.comparisons import to_data
-
         return to_data(self.compared)
 
     def __repr__(self) -> str:
         return f"<Comparison of {self.compared.baseline!r} and {self.compared.candidate!r}: {counted(len(self), 'case')}>"
 
     def __str__(self) -> str:
-        from orchestrator.report.comparisons import to_text
-
         return to_text(self.compared)
 
     def _repr_html_(self) -> str:
-        from orchestrator.report.comparisons import summary_line
         from orchestrator.tables.html import NOTEBOOK_ROWS, notebook_html
 
         table = compared_table(self.compared)

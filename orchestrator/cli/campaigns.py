@@ -161,7 +161,7 @@ def _print_measured(workspace: Workspace, campaign: Campaign) -> None:
     """Print the results of a stopped campaign, as at its end."""
     if campaign.terms.pairing is not None:
         from orchestrator.app.comparing import pair_comparison
-        from orchestrator.report.comparisons import to_text
+        from orchestrator.tables.comparisons import to_text
 
         say(to_text(pair_comparison(workspace, campaign), room(err=True) or WIDTH), err=True)
         return

@@ -193,7 +193,7 @@ def rendered(
     from orchestrator.analysis.comparison import FailOn
     from orchestrator.app.comparing import default_path
     from orchestrator.app.stored import resume_notes
-    from orchestrator.report import comparisons
+    from orchestrator.tables import comparisons
 
     lines, data = list[str](), comparisons.to_data(comparison)
     if pairs is not None:
@@ -334,7 +334,7 @@ def bisect(
     Each step measures two builds in turns on one phone.
     """
     from orchestrator.app import bisecting, time_limits
-    from orchestrator.report import comparisons
+    from orchestrator.tables import comparisons
 
     fresh_s = time_limits.span_of("--since", search.since)
     options, limits = {**options, "name": "bisect"}, search.limits

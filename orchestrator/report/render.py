@@ -19,13 +19,19 @@ from orchestrator.report.charts import (
     run_strip,
     thread_steps,
 )
-from orchestrator.report.comparisons import level_text, sentences, summary_line
 from orchestrator.report.data import ReportData
 from orchestrator.report.drawing import Dot, change_axis, dots, grid_lines, strips, ticks
 from orchestrator.report.evidence import TOGETHER, evidence_of
 from orchestrator.report.tables import MatrixLine, labels_of, lines_of, matrix_table
 from orchestrator.report.winners import kind_title
-from orchestrator.tables.comparisons import case_title, compared_table, worst_first
+from orchestrator.tables.comparisons import (
+    case_title,
+    compared_table,
+    level_text,
+    sentences,
+    summary_line,
+    worst_first,
+)
 from orchestrator.tables.devices import BUILDS, CAMPAIGNS, DEVICES, MODELS
 from orchestrator.tables.escapes import visible
 from orchestrator.tables.findings import kinds_table, skips_table

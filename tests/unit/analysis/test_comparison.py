@@ -38,7 +38,7 @@ from orchestrator.records.device import DeviceFacts
 from orchestrator.records.plan import StoppingRule
 from orchestrator.records.run import THREADS_UNUSED, DelegateTruth, Outcome, RunRecord
 from orchestrator.records.verdict import ComparisonOutcome, Grade, Quality, QualityVerdict
-from orchestrator.report.comparisons import to_text
+from orchestrator.tables.comparisons import to_text
 from tests.samples.sample_lab import (
     BUILDS,
     PIXEL_3,

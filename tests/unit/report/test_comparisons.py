@@ -23,14 +23,14 @@ from orchestrator.cli.output import to_json
 from orchestrator.records.case import CampaignId, DelegateName, Model, ToolName
 from orchestrator.records.run import Outcome, RunRecord
 from orchestrator.records.verdict import ParityVerdict
-from orchestrator.report.comparisons import (
+from orchestrator.report.render import MOST_SHOWN, render_comparison
+from orchestrator.tables.comparisons import (
     summary_line,
     to_data,
     to_junit,
     to_markdown,
     to_text,
 )
-from orchestrator.report.render import MOST_SHOWN, render_comparison
 from tests.samples.sample_lab import (
     BUILDS,
     MOBILENET,

@@ -13,12 +13,12 @@ from orchestrator.cli.output import to_json as cli_json
 from orchestrator.records.case import DelegateName, Pass
 from orchestrator.records.run import DelegateTruth, Outcome
 from orchestrator.records.verdict import ParityVerdict, Quality
-from orchestrator.report.comparisons import to_data, to_junit, to_text
-from orchestrator.report.comparisons import to_markdown as comparison_markdown
 from orchestrator.report.data import ReportData
 from orchestrator.report.exports import to_csv, to_json, to_markdown
 from orchestrator.report.render import render_comparison, render_html
 from orchestrator.report.tables import render_text_table
+from orchestrator.tables.comparisons import to_data, to_junit, to_text
+from orchestrator.tables.comparisons import to_markdown as comparison_markdown
 from tests.conftest import golden
 from tests.samples.extensions import needs_extension
 from tests.samples.sample_lab import (
