@@ -12,14 +12,11 @@ from typing import Final
 from orchestrator.delegates import FlagFamily
 from orchestrator.errors import ModelError
 from orchestrator.models.inspect import inspect_model
-from orchestrator.passes.specification import (
-    PROFILE_FILE,
-    PassSpec,
-)
+from orchestrator.passes.specification import PassSpec
 from orchestrator.ports import Device, InvocationRequest, Tool
 from orchestrator.records.case import Case, Pass
 from orchestrator.records.model import model_ending
-from orchestrator.records.run import OperatorTime, RawOutput, ToolReport
+from orchestrator.records.run import PROFILE_FILE, OperatorTime, RawOutput, ToolReport
 from orchestrator.tables.operators import KERNEL, outer_and_nested
 
 #: The attachment with the model's layers: a line for each, its type and its name.

@@ -16,7 +16,7 @@ from orchestrator.program import Program
 from orchestrator.records.case import Case, Pass
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.plan import Plan, PlanTerms
-from orchestrator.records.run import RawOutput, RunRecord, ToolReport
+from orchestrator.records.run import RUNTIME_INFO_FILE, RawOutput, RunRecord, ToolReport
 from orchestrator.records.verdict import Finding
 
 if TYPE_CHECKING:
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 #: The seconds of an invocation without its inferences: start, load, probes before and after.
 OVERHEAD_S: Final = 3.0
-RUNTIME_INFO_FILE: Final = "runtime_info.pb"
-PROFILE_FILE: Final = "op_profile.pb"
 #: Flags that only record more about a run; older programs without them run without.
 OMITTABLE_FLAGS: Final = frozenset(
     {"result_file_path", "export_model_runtime_info", "model_runtime_info_output_file"}

@@ -25,8 +25,8 @@ from orchestrator.programs.running import (
     benchmark_flags,
     files_written,
     format_flags,
-    read_collected,
 )
+from orchestrator.reading.report import parse_run
 from orchestrator.records.case import APP_PACKAGE, Case, RunId, ToolName
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.run import Attachment, RawOutput, ToolReport
@@ -130,7 +130,7 @@ class ApkTool:
 
     def parse(self, raw: RawOutput, case: Case) -> ToolReport:
         """Read log and result files; an unreadable output gives a failed report."""
-        report = read_collected(raw, case)
+        report = parse_run(raw, requested=case.delegate.value, flags=dict(case.flags))
         refused = raw.data(_NO_FILES).decode("utf-8", "replace")
         return (
             replace(report, extra={**report.extra, "files_refused": refused}) if refused else report

@@ -26,7 +26,8 @@ from orchestrator.errors import UsageError
 from orchestrator.ports import Device, InvocationRequest
 from orchestrator.program import Program
 from orchestrator.programs.flags import documented_flags, require_right
-from orchestrator.programs.running import on_cores, placed_value, read_collected, run_and_collect
+from orchestrator.programs.running import on_cores, placed_value, run_and_collect
+from orchestrator.reading.report import parse_run
 from orchestrator.records.case import Build, BuildSha, Case, CaseKey, DelegateName, RunId, ToolName
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.run import (
@@ -78,7 +79,7 @@ class LitertTool:
 
     def parse(self, raw: RawOutput, case: Case) -> ToolReport:
         """Read the JSON and the exit code; without JSON, the log gives the reason."""
-        log = read_collected(raw, case)
+        log = parse_run(raw, requested=case.delegate.value, flags=dict(case.flags))
         try:
             result = json.loads(raw.data(RESULT_FILE) or b"null")
         except ValueError:

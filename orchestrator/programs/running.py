@@ -32,14 +32,12 @@ from orchestrator.files import expanded, sha256_of
 from orchestrator.passes import pass_of
 from orchestrator.passes.specification import (
     OMITTABLE_FLAGS,
-    PROFILE_FILE,
-    RUNTIME_INFO_FILE,
     PassSpec,
 )
 from orchestrator.ports import DetachedCommand, Device, InvocationRequest
 from orchestrator.program import Program
 from orchestrator.reading.lines import threadtime_header
-from orchestrator.reading.report import RunOutput, parse_run
+from orchestrator.reading.report import parse_run
 from orchestrator.records.build_spec import OWNED_FLAGS
 from orchestrator.records.case import (
     Build,
@@ -51,7 +49,7 @@ from orchestrator.records.case import (
     content_key,
 )
 from orchestrator.records.device import DeviceFacts, DeviceKind
-from orchestrator.records.run import SAMPLES_FILE, Attachment, RawOutput, ToolReport
+from orchestrator.records.run import RESULT_FILE, SAMPLES_FILE, Attachment, RawOutput, ToolReport
 from orchestrator.scripts import run_scripts, script_command
 
 #: The most bytes that are kept of a log since a run's start; if that is unknown, the lines to read.
@@ -68,8 +66,6 @@ _APP_MARKS: Final = (b"ANR in ", b"AndroidRuntime")
 _PIDS_MIN: Final = 1 << 15
 #: The most processes that start on a phone while a run begins.
 _PIDS_PER_RUN: Final = 1 << 10
-#: A native program's file name in its command line, before the first flag.
-_PROGRAM: Final = re.compile(r"/([^/\s']+)'? --")
 
 
 class CollectingTool:
@@ -103,7 +99,7 @@ class CollectingTool:
 
     def parse(self, raw: RawOutput, case: Case) -> ToolReport:
         """Read the output; an unreadable output gives a failed report."""
-        return read_collected(raw, case)
+        return parse_run(raw, requested=case.delegate.value, flags=dict(case.flags))
 
 
 def run_and_collect(
@@ -196,29 +192,6 @@ def _filter_log(log: bytes, leader: int | None, tags: Collection[str]) -> bytes:
         return not pids or any(0 <= (pid - leader) % _PIDS_MIN < _PIDS_PER_RUN for pid in pids)
 
     return b"".join(line for line in log.splitlines(keepends=True) if is_about_run(line))
-
-
-def read_collected(raw: RawOutput, case: Case) -> ToolReport:
-    """Read a program's streams, log and files; an unreadable output gives a failed report."""
-    program = _PROGRAM.search(raw.command)
-    return parse_run(
-        RunOutput(
-            stdout=raw.data("stdout"),
-            stderr=raw.data("stderr"),
-            logcat=raw.data("logcat"),
-            exit_code=raw.exit_code,
-            timed_out=raw.timed_out,
-            result_pb=raw.data(RESULT_FILE),
-            runtime_info_pb=raw.data(RUNTIME_INFO_FILE),
-            op_profile_pb=raw.data(PROFILE_FILE),
-        ),
-        requested=case.delegate.value,
-        program=program[1] if program is not None else "",
-        flags=dict(case.flags),
-    )
-
-
-RESULT_FILE: Final = "result.pb"
 
 
 def benchmark_flags(request: InvocationRequest, *, folder: str) -> dict[str, str]:

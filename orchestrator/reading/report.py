@@ -6,10 +6,10 @@ The input is known to be of one process of one program, so that it isn't searche
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 from typing import Final, TypeVar
@@ -17,9 +17,9 @@ from typing import Final, TypeVar
 from orchestrator.delegates.evidence import family, is_delegate_kernel, read_request
 from orchestrator.delegates.judging import Judge, RuntimeNodes
 from orchestrator.errors import OutputParseError
-from orchestrator.frozen import frozen
 from orchestrator.reading.failures import Failure, SystemLog, signal_failure
 from orchestrator.reading.lines import (
+    Line,
     iterate_blocks,
     mean_as_printed,
     program_lines,
@@ -32,18 +32,25 @@ from orchestrator.reading.profile import (
     decode_runtime_info,
     parse_op_profile,
 )
-from orchestrator.reading.transcript import Transcript, benchmark_transcript, logged_processes
+from orchestrator.reading.transcript import START, Transcript
 from orchestrator.records.run import (
+    PROFILE_FILE,
+    RESULT_FILE,
+    RUNTIME_INFO_FILE,
     SETUP_CODES,
     DelegateEvidence,
     DelegateTruth,
     LatencySummary,
     OperatorTime,
     OperatorTypeTime,
+    RawOutput,
     ToolReport,
 )
 from orchestrator.units import US_PER_MS, US_PER_S
 
+#: A native program's file name in its command line, before the first flag; it is its process's name
+#: in the phone's log.
+_PROGRAM: Final = re.compile(r"/([^/\s']+)'? --")
 _LOG_CUT: Final = "the log ends before its result line: the figures are the result file's"
 #: The log prints six significant digits; two roundings of one figure may differ by this much.
 _LOG_TOLERANCE: Final = 1.5e-5
@@ -66,140 +73,141 @@ _Data = TypeVar("_Data", bytes, str)
 _Row = TypeVar("_Row", OperatorTime, OperatorTypeTime)
 
 
-@frozen
-class RunOutput:
-    """What is left of one of our runs; empty where it printed or wrote nothing."""
-
-    stdout: bytes = b""
-    stderr: bytes = b""
-    #: The phone's log of that time; for an app this is the only text.
-    logcat: bytes = b""
-    #: None when there is none (an app) or it isn't known.
-    exit_code: int | None = None
-    #: Whether benchfarm ended the run at its deadline.
-    timed_out: bool = False
-    #: A BenchmarkResult, a ModelRuntimeDetails and a BenchmarkProfilingData, which it wrote.
-    result_pb: bytes = b""
-    runtime_info_pb: bytes = b""
-    op_profile_pb: bytes = b""
-
-
 def parse_run(
-    output: RunOutput,
-    *,
-    requested: str = "",
-    program: str = "",
-    flags: Mapping[str, str] = MappingProxyType({}),
+    raw: RawOutput, *, requested: str = "", flags: Mapping[str, str] = MappingProxyType({})
 ) -> ToolReport:
     """Return the report of one of our runs, also for incomplete or unreadable output.
 
     Args:
-        output: what it printed and wrote.
+        raw: what it printed and wrote; for an app the phone's log is the only text.
         requested: the requested delegate; from the flags in the output when empty.
-        program: the file name of a native program, which is its process's name in the phone's log.
         flags: the plan's; not every program echoes them.
     """
     console = Transcript()
-    for data in (output.stdout, output.stderr):
-        for line in program_lines(data):
+    for name in ("stdout", "stderr"):
+        for line in program_lines(raw.data(name)):
             console.feed(line)
-    system = SystemLog(program=program)
-    blocks = (without_foreign(block) for block in iterate_blocks(output.logcat))
-    logged = logged_processes((line for block in blocks for line in program_lines(block)), system)
-    transcript = benchmark_transcript(console, logged)
-    transcript.flags = {**flags, **transcript.flags}
-    return build_report(transcript, system, output, requested=requested)
+    program = _PROGRAM.search(raw.command)
+    system = SystemLog(program=program[1] if program is not None else "")
+    blocks = (without_foreign(block) for block in iterate_blocks(raw.data("logcat")))
+    logged = _logged_processes((line for block in blocks for line in program_lines(block)), system)
+    log = _benchmark_transcript(console, logged)
+    log.flags = {**flags, **log.flags}
+    log.exit_code, log.timed_out = raw.exit_code, raw.timed_out
+    files = {item.name: item.data for item in raw.attachments}
+    return build_report(log, system, files, requested=requested)
 
 
-@dataclass(slots=True)
-class _Run:
-    """The intermediate state of building a run's report."""
+def _logged_processes(lines: Iterable[Line], system: SystemLog) -> list[Transcript]:
+    """Return a transcript of each of our processes in a log, in the order of their first lines; feed
+    other lines to ``system``.
+    """
+    transcripts: list[Transcript] = []
+    by_pid: dict[int | None, Transcript] = {}
+    for line in lines:
+        if line.is_foreign:
+            system.feed(line)
+            if line.tag != "ExecutionPlan":
+                continue
+        transcript = by_pid.get(line.pid)
+        if transcript is None or (line.text.startswith(START) and transcript.is_started()):
+            # A process of an app may run the benchmark again.
+            transcript = by_pid[line.pid] = Transcript(pid=line.pid)
+            transcripts.append(transcript)
+        if line.is_foreign:
+            transcript.delegates.read_system_line(f"ExecutionPlan: {line.text}")
+        else:
+            transcript.feed(line)
+    return transcripts
 
-    log: Transcript
-    output: RunOutput
-    warmup: LatencySummary | None = None
-    inference: LatencySummary | None = None
-    #: The mean of the measured inferences in microseconds.
-    mean: float | None = None
-    is_complete: bool = False
+
+def _benchmark_transcript(console: Transcript, logged: list[Transcript]) -> Transcript:
+    """Return the benchmark's transcript: the console's, or for an app its process's in the log.
+
+    For an app, the console has the activity manager's answer, which counts when it is a refusal.
+    """
+    if not console.is_empty or console.failures.ended_badly:
+        return console
+    candidates = (
+        [log for log in logged if log.has_start]
+        or [log for log in logged if not log.is_empty]
+        or [console]
+    )
+    # A process that only fills caches makes no inference.
+    return max(candidates, key=lambda log: (log.has_inferences, log.stage, len(log.echoed)))
 
 
 def build_report(
-    log: Transcript, system: SystemLog, output: RunOutput, *, requested: str = ""
+    log: Transcript,
+    system: SystemLog,
+    files: Mapping[str, bytes] = MappingProxyType({}),
+    *,
+    requested: str = "",
 ) -> ToolReport:
     """Return the report of one run, whatever its lines are.
 
-    ``requested``: the requested delegate, where the caller knows it.
+    Args:
+        log: its lines.
+        system: the phone's lines about processes that ended.
+        files: what it wrote, by the names of the attachments.
+        requested: the requested delegate, where the caller knows it.
     """
     doubts: list[str] = []
-    result = _decoded(decode_result, output.result_pb, "result proto", doubts) or _NO_RESULT
-    of_signature = partial(decode_runtime_info, signature=log.signature)
-    runtime = _decoded(of_signature, output.runtime_info_pb, "runtime info", doubts)
-    file_profile = _decoded(decode_op_profile, output.op_profile_pb, "operator profile", doubts)
-    run = _Run(log, output)
-    run.warmup, run.inference = _warmup_and_inference(log)
-    doubts += _contradictions(log, run.warmup, run.inference)
-    if log.failures.invoke_failure:
-        # Failing calls are timed too, and their times mean nothing.
-        run.warmup = run.inference = None
-    run.mean = _inference_mean(log, run.inference)
-    is_log_cut = False
-    if (proto := result.inference) is not None:
-        doubts += _compare_with_proto(run, result, proto)
-        is_log_cut = not _has_result_line(log) and not log.failures.ended_badly
-        if is_log_cut or (run.inference is not None and run.mean is not None and not log.stats):
-            # The banner's figures are rounded, the file's aren't.
-            run.inference, run.mean = proto, proto.mean_us
-    run.is_complete = _has_result_line(log) or (
-        result.inference is not None and run.inference is not None and run.mean is not None
+    written = (
+        _decoded(decode_result, files.get(RESULT_FILE, b""), "result proto", doubts) or _NO_RESULT
     )
-    failure = _find_failure(run, system)
+    of_signature = partial(decode_runtime_info, signature=log.signature)
+    runtime = _decoded(of_signature, files.get(RUNTIME_INFO_FILE, b""), "runtime info", doubts)
+    file_profile = _decoded(
+        decode_op_profile, files.get(PROFILE_FILE, b""), "operator profile", doubts
+    )
+    figures = _printed_figures(log, doubts)
+    doubts += _compare_with_file(log, figures, written)
+    is_log_cut = False
+    if (proto := written.inference) is not None:
+        is_log_cut = not _has_result_line(log) and not log.failures.ended_badly
+        is_rounded = figures.inference is not None and figures.inference_mean_us is not None
+        if is_log_cut or (is_rounded and not log.stats):
+            # The banner's figures are rounded, the file's aren't.
+            figures = replace(figures, inference=proto, inference_mean_us=proto.mean_us)
+    has_figures = figures.inference is not None and figures.inference_mean_us is not None
+    is_complete = _has_result_line(log) or (written.inference is not None and has_figures)
+    failure = _find_failure(log, figures, system, is_complete=is_complete)
     if failure is not None and failure.code in _CAUSELESS_CODES:
         failure = _with_last_line(failure, log, system)
     outcome = "ok" if failure is None else failure.outcome
-    if outcome == "failed":
-        run.mean = None
+    mean_us = None if outcome == "failed" else figures.inference_mean_us
     delegate = _judge(
         log,
         runtime,
-        has_result=outcome == "ok" and run.is_complete,
+        has_result=outcome == "ok" and is_complete,
         ended_badly=outcome in {"failed", "crashed"},
         requested=requested,
     )
     profile = file_profile or _NO_PROFILE
     if file_profile is None and (log.profile_proto or log.has_profile):
-        profile = _plausible_profile(_profile_in_log(log, doubts), run, doubts)
+        profile = _plausible_profile(_profile_in_log(log, doubts), log, mean_us, doubts)
     if profile.blocks:
         profile = _mark_cycles(profile, log)
         delegate = _delegate_in_profile(delegate, profile, log)
     failure = failure or _failed_setup(log, delegate)
     extra = _extra(log)
-    session = log.session_us if run.is_complete or (log.session_us or 0) < US_PER_S else None
-    peak = log.peak_memory_mib
-    return ToolReport(
+    # The session's line has six digits: from a second up it differs from the result line's figure.
+    session_us = log.session_us if is_complete or (log.session_us or 0) < US_PER_S else None
+    return replace(
+        figures,
         outcome=outcome,
         failure_code=failure.code if failure else "",
         failure_reason=failure.reason if failure else "",
-        # The session's line has six digits: from a second up it differs from the result line's
-        # figure.
-        init_us=_first(log.timings.get("init"), session, log.banner.get("init"), result.init_us),
-        first_inference_us=_first(
-            _first_us(run), log.banner.get("warmup_first"), result.first_inference_us
+        init_us=_first(
+            log.timings.get("init"), session_us, log.banner.get("init"), written.init_us
         ),
-        warmup_mean_us=_warmup_mean_us(run),
-        inference_mean_us=run.mean,
-        warmup=run.warmup,
-        inference=run.inference,
-        init_memory_mib=_first(
-            log.memory.get("init"), log.banner.get("init_footprint_mb"), result.init_memory_mib
-        ),
-        overall_memory_mib=_first(
-            log.memory.get("overall"),
-            log.banner.get("overall_footprint_mb"),
-            result.overall_memory_mib,
-        ),
-        peak_memory_mib=_first(peak, log.banner.get("peak_memory_mb"), result.peak_memory_mib),
-        model_size_mb=_first(log.model_size_mb, result.model_size_mb),
+        first_inference_us=_first(figures.first_inference_us, written.first_inference_us),
+        inference_mean_us=mean_us,
+        init_memory_mib=_first(figures.init_memory_mib, written.init_memory_mib),
+        overall_memory_mib=_first(figures.overall_memory_mib, written.overall_memory_mib),
+        peak_memory_mib=_first(figures.peak_memory_mib, written.peak_memory_mib),
+        model_size_mb=_first(figures.model_size_mb, written.model_size_mb),
         delegate=delegate,
         echoed=log.echoed,
         unconsumed_flags=tuple(log.unconsumed),
@@ -230,25 +238,38 @@ def _mean(summary: LatencySummary) -> float | None:
     return None if summary.mean_us is None else float(mean_as_printed(summary))
 
 
-def _has_no_warmup(run: _Run) -> bool:
-    """Whether a run had no warm-up: its result line then has zeros."""
-    if run.warmup is not None:
-        return run.warmup.count == 0
-    timings = run.log.timings
-    return timings.get("first") == 0 and timings.get("warmup") == 0
-
-
-def _first_us(run: _Run) -> float | None:
-    first = None if _has_no_warmup(run) else run.log.timings.get("first")
-    return _first(first, run.warmup.first_us if run.warmup is not None else None)
-
-
-def _warmup_mean_us(run: _Run) -> float | None:
-    if _has_no_warmup(run):
-        return None
-    if (mean := run.log.timings.get("warmup")) is not None:
-        return mean
-    return _mean(run.warmup) if run.warmup is not None else run.log.banner.get("warmup_avg")
+def _printed_figures(log: Transcript, doubts: list[str]) -> ToolReport:
+    """Return a report of the figures that the lines have; add to ``doubts`` where they contradict
+    each other.
+    """
+    warmup, inference = _warmup_and_inference(log)
+    doubts += _contradictions(log, warmup, inference)
+    if log.failures.invoke_failure:
+        # Failing calls are timed too, and their times mean nothing.
+        warmup = inference = None
+    first_us, warmup_us = log.timings.get("first"), log.timings.get("warmup")
+    # The result line of a run without a warm-up has zeros.
+    has_warmup = warmup.count != 0 if warmup is not None else (first_us, warmup_us) != (0, 0)
+    if warmup_us is None:
+        warmup_us = _mean(warmup) if warmup is not None else log.banner.get("warmup_avg")
+    return ToolReport(
+        outcome="ok",
+        first_inference_us=_first(
+            first_us if has_warmup else None,
+            warmup.first_us if warmup is not None else None,
+            log.banner.get("warmup_first"),
+        ),
+        warmup_mean_us=warmup_us if has_warmup else None,
+        inference_mean_us=_inference_mean(log, inference),
+        warmup=warmup,
+        inference=inference,
+        init_memory_mib=_first(log.memory.get("init"), log.banner.get("init_footprint_mb")),
+        overall_memory_mib=_first(
+            log.memory.get("overall"), log.banner.get("overall_footprint_mb")
+        ),
+        peak_memory_mib=_first(log.peak_memory_mib, log.banner.get("peak_memory_mb")),
+        model_size_mb=log.model_size_mb,
+    )
 
 
 def _has_result_line(log: Transcript) -> bool:
@@ -344,28 +365,30 @@ def _is_same_mean(mean: float, other: float) -> bool:
     return math.isclose(mean, other, rel_tol=_LOG_TOLERANCE, abs_tol=0.01)
 
 
-def _compare_with_proto(run: _Run, result: ToolReport, proto: LatencySummary) -> list[str]:
+def _compare_with_file(log: Transcript, printed: ToolReport, written: ToolReport) -> list[str]:
     """Return the contradictions between the result proto and the log."""
+    if (proto := written.inference) is None:
+        return []
     # Without statistics the log's figures are those of LiteRT's banner.
-    rounded_us = 0.01 if run.log.stats else _BANNER_TOLERANCE_US
+    rounded_us = 0.01 if log.stats else _BANNER_TOLERANCE_US
     pairs: list[tuple[str, float | None, float | None, float]] = [
-        ("mean inference (us)", run.mean, proto.mean_us, _LOG_TOLERANCE),
-        ("init (us)", run.log.timings.get("init"), result.init_us, 1e-6),
-        ("first inference (us)", run.log.timings.get("first"), result.first_inference_us, 1e-6),
+        ("mean inference (us)", printed.inference_mean_us, proto.mean_us, _LOG_TOLERANCE),
+        ("init (us)", log.timings.get("init"), written.init_us, 1e-6),
+        ("first inference (us)", log.timings.get("first"), written.first_inference_us, 1e-6),
     ]
-    if run.inference is not None:
+    if (inference := printed.inference) is not None:
         pairs += [
-            ("number of inferences", run.inference.count, proto.count, 0.0),
-            ("minimum (us)", run.inference.min_us, proto.min_us, 1e-6),
-            ("maximum (us)", run.inference.max_us, proto.max_us, 1e-6),
-            ("median (us)", run.inference.median_us, proto.median_us, 1e-6),
+            ("number of inferences", inference.count, proto.count, 0.0),
+            ("minimum (us)", inference.min_us, proto.min_us, 1e-6),
+            ("maximum (us)", inference.max_us, proto.max_us, 1e-6),
+            ("median (us)", inference.median_us, proto.median_us, 1e-6),
         ]
     return [
-        f"{name}: the log says {log:.12g}, the result proto {other:.12g}"
-        for name, log, other, tolerance in pairs
-        if log is not None
+        f"{name}: the log says {figure:.12g}, the result proto {other:.12g}"
+        for name, figure, other, tolerance in pairs
+        if figure is not None
         and other is not None
-        and not math.isclose(log, other, rel_tol=tolerance, abs_tol=rounded_us)
+        and not math.isclose(figure, other, rel_tol=tolerance, abs_tol=rounded_us)
     ]
 
 
@@ -383,17 +406,19 @@ def _failed_setup(log: Transcript, delegate: DelegateEvidence) -> Failure | None
     return Failure(code=best.code, reason=best.reason, outcome="ok")
 
 
-def _find_failure(run: _Run, system: SystemLog) -> Failure | None:
+def _find_failure(
+    log: Transcript, figures: ToolReport, system: SystemLog, *, is_complete: bool
+) -> Failure | None:
     """Return why there is no result, or the failure after it; None for a run without failures."""
-    log, exit_code = run.log, run.output.exit_code
+    exit_code = log.exit_code
     text_failure, by_code = log.failures.text_failure(), signal_failure(exit_code)
     # A result line counts unless something else shows a failure; a signal is reported beside it.
     has_failed = exit_code is not None and (0 < exit_code < 124 or exit_code > _LAST_SIGNAL_CODE)
     is_unharmed = not has_failed and not (log.failures.best and log.is_ended)
-    if run.is_complete and not log.failures.invoke_failure and is_unharmed:
-        return _failure_after_result(run, by_code)
+    if is_complete and not log.failures.invoke_failure and is_unharmed:
+        return _failure_after_result(log, figures, by_code)
     logged = _crash_in_system_log(log, system)
-    if run.output.timed_out:
+    if log.timed_out:
         hung = (
             f"; {logged.reason}"
             if logged is not None and logged.code == "app-not-responding"
@@ -445,18 +470,20 @@ def _with_last_line(failure: Failure, log: Transcript, system: SystemLog) -> Fai
         if line and line not in failure.reason and failure.reason not in line:
             reason += f"; last line: {line[:300]}"
             break
-    return dataclasses.replace(failure, reason=reason)
+    return replace(failure, reason=reason)
 
 
-def _failure_after_result(run: _Run, by_code: Failure | None) -> Failure | None:
+def _failure_after_result(
+    log: Transcript, figures: ToolReport, by_code: Failure | None
+) -> Failure | None:
     """Return the failure of a run that printed its complete result; None for none."""
-    log, inference, mean = run.log, run.inference, run.mean
+    inference, mean = figures.inference, figures.inference_mean_us
     no_inference = log.banner_failed or (mean == 0 and not log.stats)
     if inference.count == 0 if inference is not None else no_inference:
         return Failure(code="no-inferences", reason="count=0: no inference was made")
     if mean == 0 and (inference is None or not inference.max_us):
         return Failure(code="all-zero", reason="every inference took 0 us")
-    if run.output.timed_out or run.output.exit_code == 124:
+    if log.timed_out or log.exit_code == 124:
         return Failure(
             code="hung-at-exit", reason="the result is whole, the program didn't exit", outcome="ok"
         )
@@ -484,7 +511,7 @@ def _judge(
 ) -> DelegateEvidence:
     request = read_request(log)
     if requested:
-        request = dataclasses.replace(request, delegates=(requested,), is_explicit=True)
+        request = replace(request, delegates=(requested,), is_explicit=True)
     has_session = log.session_us is not None
     return Judge(
         clues=log.delegates,
@@ -507,7 +534,9 @@ def _profile_in_log(log: Transcript, doubts: list[str]) -> OperatorProfile:
     return in_text or (log.profile.finish() if log.profile is not None else _NO_PROFILE)
 
 
-def _plausible_profile(profile: OperatorProfile, run: _Run, doubts: list[str]) -> OperatorProfile:
+def _plausible_profile(
+    profile: OperatorProfile, log: Transcript, mean: float | None, doubts: list[str]
+) -> OperatorProfile:
     """Return a log's operator tables if their sum is plausible for the run's inferences; else no
     tables, and a doubt with the reason.
 
@@ -515,7 +544,6 @@ def _plausible_profile(profile: OperatorProfile, run: _Run, doubts: list[str]) -
     for a small model. A run's tables are of as many inferences as its statistics; LiteRT's count
     the warm-up too.
     """
-    log, mean = run.log, run.mean
     total = next(
         (
             block.timings
@@ -555,8 +583,7 @@ def _mark_cycles(profile: OperatorProfile, log: Transcript) -> OperatorProfile:
 
 def _cycle_rows(rows: tuple[_Row, ...]) -> tuple[_Row, ...]:
     return tuple(
-        dataclasses.replace(row, unit="cycles") if row.block.startswith("delegate") else row
-        for row in rows
+        replace(row, unit="cycles") if row.block.startswith("delegate") else row for row in rows
     )
 
 
@@ -573,7 +600,7 @@ def _delegate_in_profile(
     is_whole = any(block.phase == "run" and block.timings is not None for block in profile.blocks)
     if len(names) != 1 or not is_whole:
         return evidence
-    return dataclasses.replace(
+    return replace(
         evidence,
         actual=names.pop(),
         truth=DelegateTruth.FULL if len(kernels) == len(rows) else DelegateTruth.PARTIAL,

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
 from orchestrator.delegates import SWITCHES
 from orchestrator.delegates.evidence import ECHO_NAMES, DelegateClues, is_delegate_line
-from orchestrator.reading.failures import FailureClues, SystemLog
+from orchestrator.reading.failures import FailureClues
 from orchestrator.reading.lines import (
     BANNER_KEYS,
     LITERT_BENCHMARK,
@@ -149,6 +149,10 @@ class Transcript:
     profile_proto: list[str] = field(default_factory=list)
     rpc_us: float | None = None
     is_ended: bool = False
+    #: The process's exit code: None when there is none (an app) or it isn't known.
+    exit_code: int | None = None
+    #: Whether benchfarm ended it at its deadline.
+    timed_out: bool = False
     #: The line that shows that another process printed between this one's lines, "" where none does.
     mixed_at: str = ""
     #: The last two lines that were read, the latest first: the last may be a shell's line about a
@@ -739,42 +743,3 @@ def kind_of(line: Line) -> LineKind | None:
         return _PARAMETERS.get(line.text.partition(": [")[0].removesuffix(" "))
     kind = _KIND_OF_START[match[0]]
     return kind if kind.form is None or kind.form.match(line.text) else None
-
-
-def logged_processes(lines: Iterable[Line], system: SystemLog) -> list[Transcript]:
-    """Return a transcript of each of our processes in a log, in the order of their first lines; feed
-    other lines to ``system``.
-    """
-    transcripts: list[Transcript] = []
-    by_pid: dict[int | None, Transcript] = {}
-    for line in lines:
-        if line.is_foreign:
-            system.feed(line)
-            if line.tag != "ExecutionPlan":
-                continue
-        transcript = by_pid.get(line.pid)
-        if transcript is None or (line.text.startswith(START) and transcript.is_started()):
-            # A process of an app may run the benchmark again.
-            transcript = by_pid[line.pid] = Transcript(pid=line.pid)
-            transcripts.append(transcript)
-        if line.is_foreign:
-            transcript.delegates.read_system_line(f"ExecutionPlan: {line.text}")
-        else:
-            transcript.feed(line)
-    return transcripts
-
-
-def benchmark_transcript(console: Transcript, logged: list[Transcript]) -> Transcript:
-    """Return the benchmark's transcript: the console's, or for an app its process's in the log.
-
-    For an app, the console has the activity manager's answer, which counts when it is a refusal.
-    """
-    if not console.is_empty or console.failures.ended_badly:
-        return console
-    candidates = (
-        [log for log in logged if log.has_start]
-        or [log for log in logged if not log.is_empty]
-        or [console]
-    )
-    # A process that only fills caches makes no inference.
-    return max(candidates, key=lambda log: (log.has_inferences, log.stage, len(log.echoed)))

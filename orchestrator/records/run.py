@@ -417,8 +417,12 @@ class RecentRun:
     pause_s: float | None = None
 
 
-#: The file in a run's folder, and the attachment's name.
+#: Files in a run's folder, and the attachments' names: the sampler's, and a BenchmarkResult, a
+#: ModelRuntimeDetails and a BenchmarkProfilingData of the program.
 SAMPLES_FILE: Final = "samples"
+RESULT_FILE: Final = "result.pb"
+RUNTIME_INFO_FILE: Final = "runtime_info.pb"
+PROFILE_FILE: Final = "op_profile.pb"
 
 
 @frozen

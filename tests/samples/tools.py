@@ -37,10 +37,10 @@ def raw_of(
     timed_out: bool = False,
     **more: bytes,
 ) -> RawOutput:
-    """Return what a process left: its standard output, and further attachments by name (``_`` for a
-    dot)."""
+    """Return what a process left: its standard output, and further attachments by name (the last
+    ``_`` for a dot)."""
     text = stdout.encode() if isinstance(stdout, str) else stdout
-    named = {"stdout": text, **{name.replace("_", "."): data for name, data in more.items()}}
+    named = {"stdout": text, **{".".join(name.rsplit("_", 1)): data for name, data in more.items()}}
     return RawOutput(
         command=command, exit_code=exit_code, timed_out=timed_out, started_at=datetime(2026, 1, 1, tzinfo=UTC),
         duration_s=9.0, attachments=tuple(Attachment(name=name, data=data) for name, data in named.items()),

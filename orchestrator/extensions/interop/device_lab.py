@@ -7,6 +7,7 @@ each (leaderboard.py).
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections import defaultdict
 from typing import Final
@@ -21,15 +22,20 @@ from orchestrator.reading.litert_lm import (
     decode_metrics,
     report_of,
 )
-from orchestrator.reading.report import RunOutput, parse_run
+from orchestrator.reading.report import parse_run
 from orchestrator.records.case import Case, ToolName
 from orchestrator.records.model import PHASES, asked_tokens, phase_of
-from orchestrator.records.run import RawOutput, ToolReport
+from orchestrator.records.run import (
+    RESULT_FILE,
+    RUNTIME_INFO_FILE,
+    Attachment,
+    RawOutput,
+    ToolReport,
+)
 
 #: Attachments: a leaderboard's line, and the files of a session's job.
 ROW: Final = "row.json"
 RESULTS: Final = "results.pb"
-RUNTIME_INFO: Final = "runtime_info.pb"
 METRICS: Final = "metrics.pb"
 PROVENANCE: Final = "provenance.txt"
 LOGCAT: Final = "logcat.txt"
@@ -64,16 +70,16 @@ def _report(raw: RawOutput, case: Case) -> ToolReport:
         # The job's flags count; the metrics repeat them.
         process.asked |= asked_tokens(flags)
         return report_of(process, phase, requested=case.delegate.value)
-    return parse_run(
-        RunOutput(
-            stdout=raw.data(STDOUT),
-            logcat=_results_log(raw),
-            exit_code=raw.exit_code,
-            result_pb=raw.data(RESULTS),
-            runtime_info_pb=raw.data(RUNTIME_INFO),
-        ),
-        requested=case.delegate.value,
-    )
+    files = {
+        "stdout": raw.data(STDOUT),
+        "logcat": _results_log(raw),
+        RESULT_FILE: raw.data(RESULTS),
+        RUNTIME_INFO_FILE: raw.data(RUNTIME_INFO_FILE),
+    }
+    attachments = tuple(Attachment(name=name, data=data) for name, data in files.items())
+    # The lab's command names no program.
+    raw = dataclasses.replace(raw, command="", attachments=attachments)
+    return parse_run(raw, requested=case.delegate.value)
 
 
 def _results_log(raw: RawOutput) -> bytes:

@@ -26,7 +26,6 @@ from orchestrator.extensions.interop.device_lab import (
     RECORD,
     RESULTS,
     ROW,
-    RUNTIME_INFO,
     STDOUT,
     language_model_logs,
 )
@@ -61,10 +60,10 @@ from orchestrator.records.model import (
     chosen_signature,
     model_name,
 )
-from orchestrator.records.run import Attachment, RawOutput
+from orchestrator.records.run import RUNTIME_INFO_FILE, Attachment, RawOutput
 
 _JOB: Final = re.compile(r"(cpu|gpu|npu)-([A-Za-z0-9][A-Za-z0-9._-]{0,99})")
-_FILES: Final = (RESULTS, RUNTIME_INFO, METRICS, PROVENANCE, RECORD, LOGCAT, STDOUT)
+_FILES: Final = (RESULTS, RUNTIME_INFO_FILE, METRICS, PROVENANCE, RECORD, LOGCAT, STDOUT)
 _DEVICE_ID: Final = re.compile(r"([a-z][a-z0-9]*)-(\d{2})")
 _FLAG: Final = re.compile(r"--(\w+)=(\S+)")
 _HINT: Final = (

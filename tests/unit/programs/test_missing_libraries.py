@@ -8,8 +8,9 @@ import pytest
 
 from benchfarm_virtual.samples import HEXAGON_LIBRARIES
 from orchestrator.analysis.quality import ending_of
-from orchestrator.reading.report import RunOutput, parse_run
+from orchestrator.reading.report import parse_run
 from orchestrator.records.run import DelegateTruth, Outcome
+from tests.samples.tools import raw_of
 from virtual.tests.unit import tiny_models
 from virtual.tests.unit.bench_phone import BenchPhone
 
@@ -33,7 +34,7 @@ def test_a_dsp_without_its_libraries_is_never_believed(left_out: str, code: str)
         f"--graph={QUANTISED}", "--use_hexagon=true", "--use_xnnpack=false", "--num_runs=20", "--min_secs=0"
     )  # fmt: skip
     report = parse_run(
-        RunOutput(stdout=run.stdout.encode(), stderr=run.stderr.encode(), exit_code=run.exit_code),
+        raw_of(run.stdout, stderr=run.stderr.encode(), exit_code=run.exit_code),
         requested="hexagon",
     )
     ending = ending_of(report, exit_code=run.exit_code, timed_out=False)
@@ -70,7 +71,7 @@ def test_an_npu_without_its_own_libraries_is_never_believed(
         f"--compiler_plugin_library_path={folder}", "--num_runs=20", "--min_secs=0", program="benchmark_litert_model",
     )  # fmt: skip
     report = parse_run(
-        RunOutput(stdout=run.stdout.encode(), stderr=run.stderr.encode(), exit_code=run.exit_code),
+        raw_of(run.stdout, stderr=run.stderr.encode(), exit_code=run.exit_code),
         requested="npu",
     )
     ending = ending_of(report, exit_code=run.exit_code, timed_out=False)

@@ -6,7 +6,8 @@ from __future__ import annotations
 import pytest
 
 from orchestrator.reading.profile import decode_op_profile, decode_result, decode_runtime_info
-from orchestrator.reading.report import RunOutput, parse_run
+from orchestrator.reading.report import parse_run
+from tests.samples.tools import raw_of
 
 SHORT = ("--num_runs=20", "--min_secs=0", "--warmup_min_secs=0.05")
 
@@ -22,7 +23,7 @@ def test_result_proto_says_what_the_log_says(bench_phone, models):
     run = phone.run(
         "--graph=m.tflite", "--result_file_path=r.pb", "--report_peak_memory_footprint=true", *SHORT
     )
-    said = parse_run(RunOutput(stdout=run.stdout.encode(), exit_code=0))
+    said = parse_run(raw_of(run.stdout))
     written = decode_result(phone.get("r.pb"))
     for names, one, other in ((TOLD, said, written), (SUMMARY, said.inference, written.inference)):
         for name in names:

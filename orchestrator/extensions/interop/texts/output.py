@@ -42,7 +42,7 @@ from orchestrator.reading.lines import (
     to_us,
     without_foreign,
 )
-from orchestrator.reading.report import RunOutput, build_report
+from orchestrator.reading.report import build_report
 from orchestrator.reading.transcript import Transcript
 from orchestrator.records.run import DelegateEvidence, LatencySummary, ToolReport
 from orchestrator.units import parse_number
@@ -296,7 +296,7 @@ def _transcript_report(run: Transcript, system: SystemLog) -> ToolReport:
     """Return a run's report, with its command's flags where it echoes none: LiteRT's program, and
     texts without the beginning of a run.
     """
-    report = build_report(run, system, RunOutput())
+    report = build_report(run, system)
     disagreements, extra = report.disagreements, dict(report.extra)
     if run.mixed_at:
         mixed = f"lines of two runs are mixed: {run.mixed_at!r} came before the first had ended"

@@ -6,8 +6,9 @@ from orchestrator.delegates import place_of
 from orchestrator.delegates.judging import extent_of
 from orchestrator.extensions.interop.texts.output import parse_text
 from orchestrator.reading.profile import decode_message
-from orchestrator.reading.report import RunOutput, parse_run
+from orchestrator.reading.report import parse_run
 from orchestrator.records.run import DelegateEvidence, DelegateTruth
+from tests.samples.tools import raw_of
 
 LOADED = "INFO: Loaded model m.tflite\n"
 XNNPACK = "INFO: Created TensorFlow Lite XNNPACK delegate for CPU.\n"
@@ -69,7 +70,7 @@ def judged(
 ) -> DelegateEvidence:
     end = READY + RESULT + after if ready else ""
     text = f"INFO: STARTING!\nINFO: Graph: [m.tflite]\n{echo}{LOADED}{middle}{end}"
-    report = parse_run(RunOutput(stdout=text.encode(), exit_code=exit_code), requested=requested)
+    report = parse_run(raw_of(text, exit_code=exit_code), requested=requested)
     return report.delegate
 
 
@@ -145,7 +146,7 @@ def test_a_delegate_of_litert_names_the_backend_that_ran(
 def test_a_backend_that_only_the_plan_names_is_held_against_what_ran() -> None:
     text = f"INFO: STARTING!\nINFO: [benchmark_litert_model.cc:305] Loading model from: m\n{replacing('LITERT_CL')}"
     report = parse_run(
-        RunOutput(stdout=(text + READY + RESULT).encode(), exit_code=0),
+        raw_of(text + READY + RESULT),
         requested="gpu",
         flags={"gpu_backend": "opengl"},
     )
@@ -164,7 +165,7 @@ def test_qualcomms_library_may_run_another_unit_than_the_npu(
 ) -> None:
     text = f"INFO: STARTING!\nINFO: [benchmark_litert_model.cc:305] Loading model from: m\n{replacing('DispatchDelegate')}"
     report = parse_run(
-        RunOutput(stdout=(text + READY + RESULT).encode(), exit_code=0),
+        raw_of(text + READY + RESULT),
         requested="npu",
         flags={"qualcomm_backend": backend},
     )
@@ -255,7 +256,7 @@ def test_what_was_compiled_for_the_npu_is_of_the_signature_that_ran() -> None:
     )
     for runtime_info in (b"", details.SerializeToString()):
         found = parse_run(
-            RunOutput(stdout=text.encode(), exit_code=0, runtime_info_pb=runtime_info),
+            raw_of(text, runtime_info_pb=runtime_info),
             requested="npu",
         ).delegate
         assert (found.truth.value, found.delegated_nodes, found.total_nodes) == ("partial", 60, 90)
@@ -271,7 +272,7 @@ def test_what_another_delegate_ran_did_not_fall_back_to_the_cpu() -> None:
     text = LOADED + replaced("LITERT_CL", "1 out of 1", "0 (main)") + READY + RESULT
     for runtime_info in (b"", details.SerializeToString()):
         found = parse_run(
-            RunOutput(stdout=text.encode(), exit_code=0, runtime_info_pb=runtime_info),
+            raw_of(text, runtime_info_pb=runtime_info),
             requested="npu",
         ).delegate
         assert (found.truth.value, found.actual) == ("wrong-backend", "gpu")

@@ -7,9 +7,10 @@ from docs.write_commands import failures_page
 from orchestrator.extensions.interop.texts.output import parse_text
 from orchestrator.reading.failures import SIGNALS, FailureClues, SystemLog, signal_failure
 from orchestrator.reading.lines import Line
-from orchestrator.reading.report import RunOutput, parse_run
+from orchestrator.reading.report import parse_run
 from orchestrator.records.failures import FAILURES, Source, next_step_of, texts_of
 from tests.samples.places import REPO
+from tests.samples.tools import raw_of
 
 PAGE = (REPO / "docs" / "reference" / "failures.md").read_text(encoding="utf-8")
 
@@ -32,7 +33,7 @@ def test_every_code_that_a_signal_gives_is_known() -> None:
 )
 def test_every_text_of_a_program_is_read_as_its_code(code: str, example: str, start: str) -> None:
     """Once as a run's error stream, once as a text that somebody gives to ``parse``."""
-    read = parse_run(RunOutput(stderr=f"{example}\n".encode(), exit_code=1))
+    read = parse_run(raw_of(stderr=f"{example}\n".encode(), exit_code=1))
     assert read.failure_code == code
     assert read.failure_reason
     assert next_step_of(code, read.failure_reason)
@@ -57,10 +58,10 @@ def test_a_refusal_that_litert_prints_below_its_places_is_told() -> None:
         "└ ERROR: [compiled_model.cc:1091]\n└ Some ops are not accelerated. Add more.\n"
         "ERROR: Benchmarking failed.\n"
     )
-    report = parse_run(RunOutput(stderr=text.encode(), exit_code=1), requested="gpu")
+    report = parse_run(raw_of(stderr=text.encode(), exit_code=1), requested="gpu")
     assert report.failure_code == "full-delegation-refused"
     text = text.replace("└ Some ops are not accelerated. Add more.\n", "")
-    report = parse_run(RunOutput(stderr=text.encode(), exit_code=1), requested="gpu")
+    report = parse_run(raw_of(stderr=text.encode(), exit_code=1), requested="gpu")
     assert report.failure_reason.startswith("Failed to compile model.")
 
 
@@ -133,7 +134,7 @@ QNN_TEXT = (
 
 
 def test_the_version_explains_a_dispatch_runtime_that_cannot_be_used() -> None:
-    report = parse_run(RunOutput(stderr=QNN_TEXT.encode(), exit_code=1))
+    report = parse_run(raw_of(stderr=QNN_TEXT.encode(), exit_code=1))
     assert report.failure_code == "npu-version-skew"
     assert "1.11.0" in report.failure_reason
 
@@ -172,7 +173,7 @@ def test_a_file_that_selinux_denied_is_told_as_a_denial() -> None:
         ("E", "tflite", "Could not open '/d/net.tflite'."),
         ("E", "tflite", "Benchmarking failed."),
     )
-    report = parse_run(RunOutput(logcat=log, exit_code=None))
+    report = parse_run(raw_of(logcat=log, exit_code=None))
     assert report.failure_code == "selinux-denied"
     assert report.failure_reason.startswith('avc: denied { read } for name="net.tflite"')
 
@@ -191,7 +192,7 @@ def test_a_denial_that_is_not_the_reason_changes_no_code(denial: str) -> None:
         ("W", "lite.benchmark", f"type=1400 audit(0.0:1984): {denial}"),
         ("E", "tflite", "Could not open '/d/net.tflite'."),
     )
-    report = parse_run(RunOutput(logcat=log, exit_code=None))
+    report = parse_run(raw_of(logcat=log, exit_code=None))
     assert report.failure_code == "model-not-found"
 
 
@@ -205,7 +206,7 @@ def test_a_denial_explains_a_run_that_says_nothing_else() -> None:
             + DENIAL.replace("for ", 'for  pid=4242 comm="x" '),
         ),
     ):
-        report = parse_run(RunOutput(logcat=app_log(line), exit_code=None))
+        report = parse_run(raw_of(logcat=app_log(line), exit_code=None))
         assert report.failure_code == "selinux-denied"
 
 
@@ -227,7 +228,7 @@ def test_a_process_crashes_by_itself_and_is_not_crashed_by_the_system(
     line: tuple[str, str, str], outcome: str
 ) -> None:
     log = app_log(line)
-    assert parse_run(RunOutput(logcat=log, exit_code=None)).outcome == outcome
+    assert parse_run(raw_of(logcat=log, exit_code=None)).outcome == outcome
     # An app that ended at its start has no line of the tool itself.
     (report,) = parse_text(log.splitlines(keepends=True)[1])
     assert report.outcome == outcome
@@ -254,6 +255,6 @@ def test_an_app_that_did_not_respond_is_told_also_when_its_time_was_over(
 ) -> None:
     log = app_log(("I", "tflite", "Loaded model /d/net.tflite"))
     log += f"05-14 19:55:49.000  1003  1060 E ActivityManager: {ANR}\n".encode()
-    report = parse_run(RunOutput(logcat=log, exit_code=None, timed_out=timed_out))
+    report = parse_run(raw_of(logcat=log, exit_code=None, timed_out=timed_out))
     assert report.failure_code == code
     assert "ANR in org.tensorflow.lite.benchmark" in report.failure_reason

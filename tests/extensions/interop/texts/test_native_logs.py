@@ -9,9 +9,10 @@ import pytest
 
 from orchestrator.errors import OutputParseError
 from orchestrator.extensions.interop.texts.output import parse_text
-from orchestrator.reading.report import RunOutput, parse_run
+from orchestrator.reading.report import parse_run
 from orchestrator.records.run import ToolReport
 from tests.samples.places import DATA, NATIVE
+from tests.samples.tools import raw_of
 
 EXPECTED = json.loads((DATA / "native_expected.json").read_text(encoding="utf-8"))
 PERFORMANCE = sorted(name for name in EXPECTED if isinstance(EXPECTED[name], list))
@@ -50,7 +51,7 @@ def described(report: ToolReport) -> dict[str, object]:
 
 def run_report(name: str) -> ToolReport:
     body, exit_code = body_and_exit(name)
-    return parse_run(RunOutput(stdout=body, exit_code=exit_code))
+    return parse_run(raw_of(body, exit_code=exit_code))
 
 
 def test_every_file_has_an_expectation() -> None:
@@ -129,20 +130,20 @@ def test_streams_apart_read_like_streams_together() -> None:
     ]
     tool = [line for line in lines if line not in runtime]
     apart = parse_run(
-        RunOutput(stdout="".join(tool).encode(), stderr="".join(runtime).encode(), exit_code=0),
+        raw_of("".join(tool), stderr="".join(runtime).encode()),
         requested="gpu",
     )
-    together = parse_run(RunOutput(stdout=body, exit_code=0), requested="gpu")
+    together = parse_run(raw_of(body), requested="gpu")
     assert apart.delegate.cpu_operators == (("TOPK_V2", "Operation is not supported."),)
     assert (apart.delegate.truth, apart.inference) == (together.delegate.truth, together.inference)
 
 
 def test_a_whole_result_and_a_hang_at_exit_keep_the_number_and_say_so() -> None:
     body, _ = body_and_exit("hang_at_exit_after_results.txt")
-    report = parse_run(RunOutput(stdout=body, exit_code=None, timed_out=True))
+    report = parse_run(raw_of(body, exit_code=None, timed_out=True))
     assert (report.outcome, report.failure_code) == ("ok", "hung-at-exit")
     # 255 is no signal.
-    harmed = parse_run(RunOutput(stdout=body, exit_code=255))
+    harmed = parse_run(raw_of(body, exit_code=255))
     assert (harmed.outcome, harmed.failure_reason.partition(";")[0]) == ("failed", "exit code 255")
     assert report.inference_mean_us == 16305.0
 

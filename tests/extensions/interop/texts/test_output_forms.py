@@ -10,9 +10,10 @@ from orchestrator.errors import OutputParseError
 from orchestrator.extensions.interop.cli import describe, to_public
 from orchestrator.extensions.interop.texts.output import iterate_file, parse_text
 from orchestrator.extensions.interop.texts.pasted import parse_pasted
-from orchestrator.reading.report import RunOutput, parse_run
+from orchestrator.reading.report import parse_run
 from orchestrator.records.run import DelegateTruth, ToolReport
 from tests.samples.outputs import RUN
+from tests.samples.tools import raw_of
 
 PREFIXES = {
     "old console": "",
@@ -175,7 +176,7 @@ def test_zero_averages_with_exit_code_0_are_no_measurement() -> None:
         "count=89 first=11274 curr=11238 min=11203 max=11932 avg=11293 std=129 p5=11221 median=11248 p95=11526",
         "count=89 curr=0(all same) p5=0 median=0 p95=0",
     ).replace("Inference (avg): 11293", "Inference (avg): 0")
-    report = parse_run(RunOutput(stdout=text.encode(), exit_code=0))
+    report = parse_run(raw_of(text))
     assert (report.outcome, report.failure_code) == ("failed", "all-zero")
     assert report.inference_mean_us is None
 
@@ -210,7 +211,7 @@ def test_view_of_the_ios_app_is_read() -> None:
 def test_end_of_an_app_is_told_from_the_phone_s_log(line: str, code: str, outcome: str) -> None:
     cut = RUN[: RUN.index("Running benchmark for at least 50")]
     log = prefixed(cut, PREFIXES["threadtime"]) + f"06-18 10:20:49.000  4669  4669 {line}\n"
-    report = parse_run(RunOutput(logcat=log.encode(), exit_code=None))
+    report = parse_run(raw_of(logcat=log.encode(), exit_code=None))
     assert (report.outcome, report.failure_code) == (outcome, code)
     assert report.inference_mean_us is None
 

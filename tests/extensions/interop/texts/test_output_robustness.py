@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from orchestrator.errors import OutputParseError
 from orchestrator.extensions.interop.cli import describe, to_public
 from orchestrator.extensions.interop.texts.output import parse_text
-from orchestrator.reading.report import RunOutput, parse_run
+from orchestrator.reading.report import parse_run
 from tests.samples.places import NATIVE
+from tests.samples.tools import raw_of
 
 SEEDS = [
     (NATIVE / f"{name}.txt").read_bytes()
@@ -82,8 +83,8 @@ def test_reading_an_invocation_never_fails(
     timed_out: bool, requested: str,
 ) -> None:  # fmt: skip
     report = parse_run(
-        RunOutput(
-            stdout=stdout,
+        raw_of(
+            stdout,
             stderr=stdout[:300],
             logcat=logcat,
             exit_code=exit_code,

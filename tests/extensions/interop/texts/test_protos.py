@@ -5,9 +5,10 @@ import pytest
 from orchestrator.errors import OutputParseError
 from orchestrator.extensions.interop.cli import describe
 from orchestrator.reading.profile import decode_message, decode_result, decode_runtime_info
-from orchestrator.reading.report import RunOutput, parse_run
+from orchestrator.reading.report import parse_run
 from orchestrator.records.run import DelegateTruth
 from tests.samples.places import NATIVE
+from tests.samples.tools import raw_of
 
 FILES = NATIVE / "files"
 RESULT = (FILES / "benchmark_result.pb").read_bytes()
@@ -44,13 +45,13 @@ def test_bytes_that_are_no_proto_are_refused(data: bytes) -> None:
 
 
 def test_proto_of_another_run_is_a_disagreement_and_the_log_s_number_stays() -> None:
-    report = parse_run(RunOutput(stdout=log("result_file_path.txt"), exit_code=0, result_pb=PEAK))
+    report = parse_run(raw_of(log("result_file_path.txt"), result_pb=PEAK))
     assert any("number of inferences" in sentence for sentence in report.disagreements)
     assert report.inference_mean_us == 456.99
 
 
 def test_proto_gives_the_number_when_the_log_was_lost() -> None:
-    report = parse_run(RunOutput(exit_code=None, result_pb=RESULT))
+    report = parse_run(raw_of(exit_code=None, result_pb=RESULT))
     assert report.outcome == "ok"
     assert report.inference_mean_us == 456.9903
     assert report.init_us == 3263.0
@@ -60,9 +61,7 @@ def test_proto_gives_the_number_when_the_log_was_lost() -> None:
 def test_proto_gives_the_number_wherever_the_log_was_cut_before_its_result(ended: str) -> None:
     text = log("result_file_path.txt").decode()
     for end in range(text.index("Initialized session"), text.index("Inference (avg): 456.99") + 20):
-        report = parse_run(
-            RunOutput(stdout=(text[:end] + ended).encode(), exit_code=0, result_pb=RESULT)
-        )
+        report = parse_run(raw_of(text[:end] + ended, result_pb=RESULT))
         assert report.outcome == "ok", text[:end][-40:]
         assert report.inference_mean_us == 456.9903
         assert report.inference == decode_result(RESULT).inference
@@ -72,9 +71,7 @@ def test_proto_gives_the_number_wherever_the_log_was_cut_before_its_result(ended
 
 
 def test_damaged_proto_is_told_and_the_log_s_number_stays() -> None:
-    report = parse_run(
-        RunOutput(stdout=log("result_file_path.txt"), exit_code=0, result_pb=b"\xff" * 20)
-    )
+    report = parse_run(raw_of(log("result_file_path.txt"), result_pb=b"\xff" * 20))
     assert report.outcome == "ok"
     assert any("can't be read" in sentence for sentence in report.disagreements)
 
@@ -89,9 +86,7 @@ def test_damaged_proto_is_told_and_the_log_s_number_stays() -> None:
 )
 def test_runtime_info_gives_the_coverage_whatever_log_lines_say(said: bytes) -> None:
     report = parse_run(
-        RunOutput(
-            stdout=said + log("export_model_runtime_info.txt"), exit_code=0, runtime_info_pb=RUNTIME
-        ),
+        raw_of(said + log("export_model_runtime_info.txt"), runtime_info_pb=RUNTIME),
         requested="xnnpack",
     )
     assert report.delegate.truth is DelegateTruth.PARTIAL
@@ -106,9 +101,7 @@ def test_runtime_info_gives_the_coverage_whatever_log_lines_say(said: bytes) -> 
 
 def test_runtime_info_without_the_delegate_that_was_asked_for_means_that_it_fell_back() -> None:
     report = parse_run(
-        RunOutput(
-            stdout=log("export_model_runtime_info.txt"), exit_code=0, runtime_info_pb=RUNTIME
-        ),
+        raw_of(log("export_model_runtime_info.txt"), runtime_info_pb=RUNTIME),
         requested="gpu",
     )
     assert (report.delegate.truth, report.delegate.actual) == (DelegateTruth.FELL_BACK, "xnnpack")
@@ -122,9 +115,8 @@ def test_runtime_info_is_read_of_the_signature_that_ran(
     signature: str, truth: DelegateTruth, nodes: tuple[int, int]
 ) -> None:
     report = parse_run(
-        RunOutput(
-            stdout=log(f"signature_of_two_{signature}.txt"),
-            exit_code=0,
+        raw_of(
+            log(f"signature_of_two_{signature}.txt"),
             runtime_info_pb=(FILES / "runtime_info_two_signatures.pb").read_bytes(),
         ),
         requested="xnnpack",
@@ -192,9 +184,8 @@ def test_the_program_decides_where_no_subgraph_has_the_name_of_what_ran(
     text = log("signature_of_two_decode.txt").decode()
     begin, end = text.index("INFO: XNNPACK delegate created"), text.index("INFO: The input model")
     report = parse_run(
-        RunOutput(
-            stdout=f"{text[:begin]}INFO: {said}\n{text[end:]}".encode(),
-            exit_code=0,
+        raw_of(
+            f"{text[:begin]}INFO: {said}\n{text[end:]}",
             runtime_info_pb=runtime_info(one=(CONV, BODY), other=([], BODY)),
         ),
         requested="gpu",
