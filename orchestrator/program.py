@@ -33,9 +33,9 @@ class Program:
     #: The kind of device that it measures where a plan names no program.
     usual_on: DeviceKind | None = None
     #: The kind of device on which it is also tried, for delegates that the usual program lacks.
-    beside_on: DeviceKind | None = None
+    also_tried_on: DeviceKind | None = None
     #: The program for models that are too fast for the digits this one prints; None for none.
-    finer: ToolName | None = None
+    finer_program: ToolName | None = None
     #: The family whose flags it has.
     family: FlagFamily = FlagFamily.BENCHMARK_MODEL
     #: Whether a plan may set flags of it.
@@ -56,7 +56,7 @@ class Program:
     #: The file's usual name; empty for an app.
     file_name: str = ""
     #: Patterns of the libraries that it needs beside it, from the folder that it lies in.
-    beside: tuple[str, ...] = ()
+    library_patterns: tuple[str, ...] = ()
     #: The file that declares it; None for a program of a module.
     declared_in: Path | None = None
     #: Whether another program has the same file name, so that the name doesn't identify it.

@@ -220,7 +220,7 @@ class BuildChoice:
             kinds |= {item.usual_on for item in programs() if item.usual_on is not None}
         used = {tool for kind in kinds for tool in tools_for(plan, kind)}
         unused = [tool for tool in plan.builds if tool not in used]
-        finer = {program(tool).finer for tool in used} if has_finer else set()
+        finer = {program(tool).finer_program for tool in used} if has_finer else set()
         if is_shared and used & plan.builds.keys():
             return
         if unneeded := [tool for tool in unused if tool not in finer]:

@@ -247,7 +247,7 @@ def run_plan(workspace: Workspace, plan: Plan, needs: Needs = Needs.ONE) -> Meas
     )
     too_fast = Counter(run.case for run in runs)
     for tool in dict.fromkeys(case.tool for case in too_fast):
-        if (finer := program(tool).finer) is not None and finer not in plan.matrix.tools:
+        if (finer := program(tool).finer_program) is not None and finer not in plan.matrix.tools:
             fast = {case: count for case, count in too_fast.items() if case.tool is tool}
             return _remeasure(workspace, plan, measured, fast, finer)
     return measured

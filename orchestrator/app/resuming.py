@@ -138,7 +138,7 @@ def _missing_pass(campaign: Campaign) -> str:
 def _special_kind(campaign: Campaign) -> str:
     """Return the title of a campaign that isn't a plan's measurement, empty for one that is."""
     passes = {item.run_pass for item in campaign.invocations}
-    return stored_pass(next(iter(passes))).alone if len(passes) == 1 else ""
+    return stored_pass(next(iter(passes))).campaign_title if len(passes) == 1 else ""
 
 
 def close(workspace: Workspace, words: Sequence[str]) -> list[tuple[Campaign, int]]:

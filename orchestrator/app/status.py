@@ -488,10 +488,10 @@ def figure_of(run: RunRecord) -> str:
     if run.outcome is not Outcome.COMPLETED:
         return ""
     run_pass = pass_of(run.run_pass)
-    latency_us = run.measured_us if run_pass.tells_latency else None
+    latency_us = run.measured_us if run_pass.prints_latency else None
     if latency_us is not None:
         return format_figure(latency_us, is_per_token=run.case.is_per_token)
-    return run_pass.tells(run) or "done"
+    return run_pass.run_text(run) or "done"
 
 
 def nodes_of(run: RunRecord) -> str:

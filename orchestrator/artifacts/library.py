@@ -508,7 +508,7 @@ class BuildLibrary:
             if spec.name == name
             for library in spec.libraries
         ]
-        globs = program_of(tool).beside if tool is not None else ()
+        globs = program_of(tool).library_patterns if tool is not None else ()
         needed = sorted(each for glob in globs for each in folder.glob(glob))
         return {each.name: each for each in (*declared, *needed) if each.is_file()}
 

@@ -191,6 +191,6 @@ PASS = PassSpec(
         columns=STARTS,
         lines=lambda runs, campaigns: start_rows(runs),
     ),
-    tells=_run_text,
-    warns=True,
+    run_text=_run_text,
+    names_suspect_runs=True,
 )

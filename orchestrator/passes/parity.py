@@ -408,5 +408,5 @@ PASS = PassSpec(
     ),
     read=lambda tool, report, raw, case: with_parity(report, raw, case),
     findings=lambda report, case, facts: parity_findings(report),
-    tells=_run_text,
+    run_text=_run_text,
 )

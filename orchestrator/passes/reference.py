@@ -10,7 +10,7 @@ PASS = PassSpec(
     about="A fixed workload before, between and after a campaign's runs, to see whether the phone changed",
     guide="phones",
     repetition=Repetition.AROUND_OTHERS,
-    tells_latency=True,
+    prints_latency=True,
     # Its case isn't the plan's.
     keeps_all_campaigns=True,
 )

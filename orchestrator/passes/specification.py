@@ -188,8 +188,8 @@ class PassSpec:
     turn: Callable[[PlanTerms], int] | None = None
     #: Whether declared programs can be run in it, which report only their time.
     takes_declared: bool = False
-    #: The name of a campaign of this pass alone, if it isn't a measurement: ``a trace``.
-    alone: str = ""
+    #: The title of a campaign of this pass alone, if it isn't a measurement: ``a trace``.
+    campaign_title: str = ""
     #: The least seconds of an invocation; for a sustained pass, of all.
     least_s: Callable[[Case, PlanTerms], float] = usual_least_s
     #: Returns the variant for an invocation's number: a stage, a load; empty for none.
@@ -207,11 +207,11 @@ class PassSpec:
     #: Rules of advice by name, each applied to a device's clean rows (report/advice.py).
     advice: Mapping[str, Callable[[Sequence[Any]], Iterator[Any]]] = field(default_factory=dict)
     #: Whether a run's latency is printed when the run is stored.
-    tells_latency: bool = False
+    prints_latency: bool = False
     #: Returns further text that is printed when a run is stored; empty: only that it is done.
-    tells: Callable[[RunRecord], str] = lambda run: ""
+    run_text: Callable[[RunRecord], str] = lambda run: ""
     #: Whether a suspect run is named above the results, as its case's latency may be clean.
-    warns: bool = False
+    names_suspect_runs: bool = False
     #: Whether runs of all campaigns are shown, and not only those of the newest.
     keeps_all_campaigns: bool = False
 

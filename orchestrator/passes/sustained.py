@@ -46,5 +46,5 @@ PASS = PassSpec(
         columns=SUSTAINED,
         lines=sustained_rows,
     ),
-    tells_latency=True,
+    prints_latency=True,
 )

@@ -43,5 +43,5 @@ PASS = PassSpec(
     shares_process=True,
     takes_declared=True,
     findings=_findings,
-    tells_latency=True,
+    prints_latency=True,
 )

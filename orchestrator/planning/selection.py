@@ -207,7 +207,7 @@ def tools_for(plan: Plan, kind: DeviceKind) -> tuple[ToolName, ...]:
     """
     if not plan.matrix.tools:
         npu_tools = (
-            tuple(spec.name for spec in programs() if spec.beside_on is kind)
+            tuple(spec.name for spec in programs() if spec.also_tried_on is kind)
             if tries_npu(plan, kind)
             else ()
         )
@@ -275,7 +275,7 @@ def is_unavailable_for_auto(plan: Plan, kind: DeviceKind, tool: ToolName, reason
 
 
 def _is_second_program(plan: Plan, kind: DeviceKind, tool: ToolName) -> bool:
-    return tries_npu(plan, kind) and program(tool).beside_on is kind
+    return tries_npu(plan, kind) and program(tool).also_tried_on is kind
 
 
 def threads_for(plan: Plan, facts: DeviceFacts) -> tuple[int, ...]:

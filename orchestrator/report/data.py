@@ -296,7 +296,7 @@ def _problems(rows: Sequence[ResultRow], names: ShortNames) -> Iterator[Problem]
         description = f": {title}{reason_text}. {_sentence(step)}".rstrip()
         yield problem(members, description)
     # A case's latency may be clean beside a suspect run of such a pass.
-    for run_pass in (pass_spec.name for pass_spec in passes() if pass_spec.warns):
+    for run_pass in (pass_spec.name for pass_spec in passes() if pass_spec.names_suspect_runs):
         if suspect := [row for row in rows if run_pass in row.suspect]:
             yield problem(suspect, f": suspect in the pass {run_pass}.")
     yield from _mixed_modes(rows)

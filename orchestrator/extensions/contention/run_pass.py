@@ -266,5 +266,5 @@ PASS = PassSpec(
     variant=load_text,
     read=with_load,
     table=TABLE,
-    warns=True,
+    names_suspect_runs=True,
 )

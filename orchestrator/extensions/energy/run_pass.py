@@ -273,5 +273,5 @@ PASS = PassSpec(
     read=_read,
     table=TABLE,
     advice={"energy-of-threads": threads_energy},
-    warns=True,
+    names_suspect_runs=True,
 )

@@ -227,7 +227,7 @@ def program_of(tool: ToolName) -> Program:
         flag_faults=functools.partial(_flag_faults, section),
         endings=frozenset(section.models),
         file_name=section.program or "",
-        beside=("lib*.so",),
+        library_patterns=("lib*.so",),
         declared_in=file_of(section),
         own_schema=section.flags,
         installed=functools.partial(installed_build, section),

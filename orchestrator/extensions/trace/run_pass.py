@@ -119,7 +119,7 @@ PASS = PassSpec(
     guide="why-slow",
     runner=_runner,
     kinds=frozenset({DeviceKind.ANDROID}),
-    alone="a trace",
+    campaign_title="a trace",
 )
 
 
