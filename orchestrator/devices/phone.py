@@ -73,7 +73,7 @@ def _open_log(
     deadline = Deadline(_BEGIN_TIMEOUT_S, link.clock)
     connection = link.open("shell,v2,raw:" + command, deadline=deadline, action="logcat")
     try:
-        lines = _log_lines(connection)
+        lines = log_lines(connection)
         for line in lines:
             if line == ready.encode():
                 break
@@ -112,7 +112,7 @@ def _continued_lines(
             lines = begin(quote(moment.decode()))
 
 
-def _log_lines(connection: Connection) -> Generator[bytes]:
+def log_lines(connection: Connection) -> Generator[bytes]:
     """Yield logcat's lines, and ``b""`` after a moment without one; raise the error of its end."""
     rest, complaint, tail = b"", b"", b""
     for packet in packets(connection, wait_s=MOMENT_S):

@@ -104,14 +104,14 @@ def changes(
             threshold=share,
         )
         checked = history.find_changes(workspace, question, confirm=confirm, fail_on=fail_on)
-    text = _rendered(checked, form)
+    text = render_changes(checked, form)
     if out is not None:
         write_file(out, text.encode())
         text = f"{out}\n\n{one_line(checked.nothing)}" if checked.nothing else f"{out}"
     data = {**_data(checked.regressions), "fails": checked.fails}
     undelivered = []
     if receivers and checked.fails:
-        content, report = json.loads(to_json(data)), _rendered(checked, "text")
+        content, report = json.loads(to_json(data)), render_changes(checked, "text")
         message = Message(content=content, text=report)
         undelivered = [reason for receiver in receivers if (reason := send(receiver, message))]
     for reason in undelivered:
@@ -438,7 +438,7 @@ def _heading(regressions: Regressions) -> str:
     return "; ".join(sentences)
 
 
-def _rendered(checked: history.Changes, form: str) -> str:
+def render_changes(checked: history.Changes, form: str) -> str:
     """Return the changes found as ``text``, ``markdown`` or ``json``."""
     from orchestrator.tables.renderers import as_markdown
 

@@ -116,7 +116,7 @@ def _entry(
             )
             return dict(zip(output_names, many, strict=True))
 
-    shapes = _shapes(
+    shapes = fixed_shapes(
         {name: list(shape) for name, (shape, _) in signature.items()}, size, batch, order
     )
     specs = {
@@ -126,7 +126,7 @@ def _entry(
     return entry, specs
 
 
-def _shapes(
+def fixed_shapes(
     shapes: Mapping[str, Sequence[int | None]], size: int | None, batch: int, order: BuildOrder
 ) -> dict[str, list[int]]:
     """Return the inputs' shapes without dynamic sizes; raises ValueError for impossible ones."""

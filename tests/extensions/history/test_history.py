@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from orchestrator.extensions.history.changes import Changes
-from orchestrator.extensions.history.cli import _rendered
+from orchestrator.extensions.history.cli import render_changes
 from orchestrator.extensions.history.regressions import ChangeGroup, Regressions
 from tests.samples.command import Cli
 
@@ -16,8 +16,9 @@ def test_markdown_takes_no_markup_from_names() -> None:
         series=1,
         groups=(ChangeGroup(sentence=sentence, members=(), series=1),),
     )
-    assert r"### mobile\*net\* \[x\]\(javascript:1\) \`b\` &lt;img&gt; on a\_b\_c\|d" in _rendered(
-        Changes(regressions=found, fails=False), "markdown"
+    assert (
+        r"### mobile\*net\* \[x\]\(javascript:1\) \`b\` &lt;img&gt; on a\_b\_c\|d"
+        in render_changes(Changes(regressions=found, fails=False), "markdown")
     )
 
 

@@ -22,7 +22,7 @@ from orchestrator.extensions.models.building import (
     _outcome,
     build_models,
 )
-from orchestrator.extensions.models.conversion import _shapes
+from orchestrator.extensions.models.conversion import fixed_shapes
 from orchestrator.extensions.models.files import build_orders
 from orchestrator.models.inspect import identify_model, inspect_model
 from tests.samples.command import Cli
@@ -187,7 +187,7 @@ def test_users_keras_file_gets_batch_and_size(done):
 )
 def test_a_source_of_another_batch_or_size_is_refused(shape, size, message):
     with pytest.raises(ValueError, match=message):
-        _shapes({"x": shape}, size, 1, BuildOrder(source="users.keras"))
+        fixed_shapes({"x": shape}, size, 1, BuildOrder(source="users.keras"))
 
 
 def test_tensorflows_own_operators_need_flex(done):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.clock import Deadline
-from orchestrator.devices.phone import _log_lines
+from orchestrator.devices.phone import log_lines
 from orchestrator.devices.sockets import EXIT, STDERR, STDOUT, Connection, ServerAddress
 from orchestrator.errors import DeviceError, LogOverrunError
 
@@ -30,7 +30,7 @@ def end_of(packets: list[tuple[int, bytes]], folder: Path) -> Exception:
                     )
                 )
                 with pytest.raises(DeviceError) as raised:
-                    list(_log_lines(connection))
+                    list(log_lines(connection))
     return raised.value
 
 
