@@ -27,6 +27,7 @@ from orchestrator.ports import Device, InvocationRequest
 from orchestrator.program import Program
 from orchestrator.programs.flags import documented_flags, require_right
 from orchestrator.programs.running import on_cores, placed_value, run_and_collect
+from orchestrator.reading.failures import Failure
 from orchestrator.reading.report import parse_run
 from orchestrator.records.case import Build, BuildSha, Case, CaseKey, DelegateName, RunId, ToolName
 from orchestrator.records.device import DeviceKind
@@ -182,13 +183,8 @@ def _delegate_evidence(
 
 
 def _failed_report(reason: str, case: Case) -> ToolReport:
-    requested = case.delegate.value
-    return ToolReport(
-        outcome="failed",
-        failure_code="tool-failed",
-        failure_reason=reason,
-        delegate=DelegateEvidence(requested=requested, truth=DelegateTruth.UNKNOWN),
-    )
+    evidence = DelegateEvidence(requested=case.delegate.value)
+    return Failure(code="tool-failed", reason=reason).report(evidence)
 
 
 def _error_line(data: bytes) -> str:
@@ -225,17 +221,14 @@ def litert_report(result: Mapping[str, Any]) -> ToolReport:
     }
     inference = LatencySummary(count=count, mean_us=us("avg_ms"), **figures)
     if count == 0:
-        return ToolReport(
-            outcome="failed",
-            failure_code="no-inferences",
-            failure_reason="the program measured no inference",
-        )
+        reason = "the program measured no inference"
+        return Failure(code="no-inferences", reason=reason).report()
     if not inference.mean_us or inference.median_us == 0:
         reason = (
             f"{counted(count, 'inference')} took less than the {format_latency(RESOLUTION_US)} "
             "that it rounds to; --tool native prints more digits"
         )
-        return ToolReport(outcome="failed", failure_code=TOO_FAST, failure_reason=reason)
+        return Failure(code=TOO_FAST, reason=reason).report()
     warmups = int(latency.get("num_warmup_runs", 0))
     used = (
         name

@@ -36,6 +36,7 @@ from orchestrator.passes.specification import (
 )
 from orchestrator.ports import DetachedCommand, Device, InvocationRequest
 from orchestrator.program import Program
+from orchestrator.reading.failures import Failure
 from orchestrator.reading.lines import threadtime_header
 from orchestrator.reading.report import parse_run
 from orchestrator.records.build_spec import OWNED_FLAGS
@@ -386,7 +387,7 @@ class ImportedTool:
         if chosen < len(reports):
             return reports[chosen]
         reason = f"the text has {len(reports)} results; number {chosen + 1} of {case.model_name} is missing"
-        return ToolReport(outcome="failed", failure_code="no-result", failure_reason=reason)
+        return Failure(code="no-result", reason=reason).report()
 
 
 def source_attachments(data: bytes, run: int) -> tuple[Attachment, ...]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Final
 
 from orchestrator.frozen import frozen
 from orchestrator.reading.lines import Line
 from orchestrator.records.failures import Source, texts_of
-from orchestrator.records.run import RawOutput
+from orchestrator.records.run import DelegateEvidence, RawOutput, ToolReport
 
 #: (rank, code, pattern) of a program's lines, in the order in which they are tried.
 RULES: Final = tuple(
@@ -138,6 +139,7 @@ _DENIAL: Final = re.compile(r"avc: {1,2}denied {1,2}(\{[^}]{1,200}\} for .{1,600
 _DENIED_PID: Final = re.compile(r"\bpid=(\d{1,9})", re.ASCII)
 _DENIED_OBJECT: Final = re.compile(r"\b(?:name|path)=\"([^\"]{1,300})\"")
 _MOST_DENIALS: Final = 1000
+_NO_EVIDENCE: Final = DelegateEvidence()
 _JAVA: Final = re.compile(r"Process: (\S+), PID: (\d{1,9})", re.ASCII)
 
 
@@ -149,6 +151,20 @@ class Failure:
     reason: str
     #: "failed", "crashed" or "truncated".
     outcome: str = "failed"
+
+    def report(
+        self,
+        delegate: DelegateEvidence = _NO_EVIDENCE,
+        extra: Mapping[str, float | str] = MappingProxyType({}),
+    ) -> ToolReport:
+        """Return the report of a run of which only its failure is known."""
+        return ToolReport(
+            outcome=self.outcome,
+            failure_code=self.code,
+            failure_reason=self.reason,
+            delegate=delegate,
+            extra=dict(extra),
+        )
 
 
 @dataclass(slots=True)
@@ -248,9 +264,10 @@ class Crash:
     logger_pid: int | None = None
 
     @property
-    def outcome(self) -> str:
-        """How its run ended: "crashed" by itself, or "failed" as the system ended it."""
-        return "crashed" if self.code in _CRASH_CODES else "failed"
+    def failure(self) -> Failure:
+        """The failure of its run, which crashed by itself or failed as the system ended it."""
+        outcome = "crashed" if self.code in _CRASH_CODES else "failed"
+        return Failure(code=self.code, reason=self.reason, outcome=outcome)
 
 
 @dataclass(slots=True)

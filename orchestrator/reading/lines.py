@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import mmap
 import re
+import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -442,6 +443,23 @@ def mean_as_printed(summary: LatencySummary) -> str:
     million up.
     """
     return "" if summary.mean_us is None else f"{summary.mean_us:.6g}"
+
+
+def figures_of(times_us: Sequence[float], counts: Sequence[int]) -> LatencySummary:
+    """Return the time of one inference or token in blocks of them, by each block's time and number.
+
+    The mean is the time of all by their number, of tokens the harmonic mean of the speeds.
+    """
+    each_us = [time_us / count for time_us, count in zip(times_us, counts, strict=True)]
+    return LatencySummary(
+        count=sum(counts),
+        first_us=each_us[0],
+        current_us=each_us[-1],
+        min_us=min(each_us),
+        max_us=max(each_us),
+        mean_us=math.fsum(times_us) / sum(counts),
+        std_us=statistics.stdev(each_us) if len(each_us) > 1 else None,
+    )
 
 
 _CONSOLE: Final = re.compile(

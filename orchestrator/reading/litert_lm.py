@@ -17,7 +17,6 @@ from __future__ import annotations
 import enum
 import math
 import re
-import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,12 +26,14 @@ from orchestrator.delegates import ACCELERATORS
 from orchestrator.delegates.evidence import family, share_in
 from orchestrator.delegates.judging import extent_of
 from orchestrator.errors import OutputParseError
+from orchestrator.reading.failures import Failure
 from orchestrator.reading.lines import (
     LITERT_BENCHMARK,
     US_OF,
     Buffer,
     Line,
     ProcessName,
+    figures_of,
     heading_in,
 )
 from orchestrator.reading.profile import decode_message, optional_figure
@@ -483,6 +484,14 @@ _FORMS: Final = (
 )
 
 
+def processes_in(texts: Iterable[str], *, is_known: bool = False) -> list[Process]:
+    """Return the processes that printed lines; ``is_known`` as for LitertLmReader."""
+    reader = LitertLmReader(is_known=is_known)
+    for text in texts:
+        reader.feed(text)
+    return reader.end()
+
+
 def reports_in(buffer: Buffer, lines: Callable[[Buffer], Iterable[Line]]) -> list[ToolReport]:
     """Return the reports of a text of unknown origin; ``lines`` takes it apart."""
     readers: defaultdict[ProcessName, LitertLmReader] = defaultdict(LitertLmReader)
@@ -542,23 +551,6 @@ def duration_us(text: str) -> float:
     )
 
 
-def figures_of(times_us: Sequence[float], counts: Sequence[int]) -> LatencySummary:
-    """Return the time of one inference or token in blocks of them, by each block's time and number.
-
-    The mean is the time of all by their number, of tokens the harmonic mean of the speeds.
-    """
-    each_us = [time_us / count for time_us, count in zip(times_us, counts, strict=True)]
-    return LatencySummary(
-        count=sum(counts),
-        first_us=each_us[0],
-        current_us=each_us[-1],
-        min_us=min(each_us),
-        max_us=max(each_us),
-        mean_us=math.fsum(times_us) / sum(counts),
-        std_us=statistics.stdev(each_us) if len(each_us) > 1 else None,
-    )
-
-
 def report_of(process: Process, phase: str, *, requested: str) -> ToolReport:
     """Return the report of a process's prefill or decode."""
     measured, warmup = _split(process, phase)
@@ -567,9 +559,9 @@ def report_of(process: Process, phase: str, *, requested: str) -> ToolReport:
     failure = _failure(process, phase, inference)
     init_us = next((item.init_us for item in process.repetitions if item.init_us), None)
     return ToolReport(
-        outcome="ok" if failure is None else "failed",
-        failure_code=failure[0] if failure else "",
-        failure_reason=failure[1] if failure else "",
+        outcome=failure.outcome if failure else "ok",
+        failure_code=failure.code if failure else "",
+        failure_reason=failure.reason if failure else "",
         label=phase,
         init_us=init_us,
         warmup_mean_us=warmup,
@@ -611,7 +603,7 @@ def _extra(process: Process, phase: str, measured: Sequence[_Turns]) -> dict[str
     first_us = next(
         (item.first_token_us for item in process.repetitions if item.first_token_us), None
     )
-    derived = _first_token_us(process.repetitions[-1:]) or process.first_token_us or first_us
+    derived = _first_token_us(process) or process.first_token_us or first_us
     extra: dict[str, float | str | None] = {
         "unit": "token",
         "graph": process.model or None,
@@ -639,35 +631,29 @@ def _prompt_tokens(process: Process) -> int:
     return measured[0].tokens if measured else process.asked.get("prefill_tokens", 0)
 
 
-def _first_token_us(repetitions: Sequence[Repetition]) -> float | None:
-    """Return the prompt's time and the mean time of a token of the answer, as the program computes
-    it.
+def _first_token_us(process: Process) -> float | None:
+    """Return the prompt's time and the mean time of a token of the last answer, as the program
+    computes it.
     """
-    for item in repetitions:
-        prefill, decode = item.turns["prefill"], item.turns["decode"]
-        if prefill.time_us and decode.tokens:
-            return prefill.time_us + decode.time_us / decode.tokens
-    return None
+    turns = process.repetitions[-1].turns if process.repetitions else {}
+    if not turns or not turns["prefill"].time_us or not turns["decode"].tokens:
+        return None
+    return turns["prefill"].time_us + turns["decode"].time_us / turns["decode"].tokens
 
 
-def _failure(
-    process: Process, phase: str, inference: LatencySummary | None
-) -> tuple[str, str] | None:
-    failure = next(
-        ((code, process.failures[code]) for _, code in _FAILURES if code in process.failures), None
-    )
-    if failure is not None:
-        return failure[0] or _NO_ENGINE_CODES.get(process.backend, "benchmark-failed"), failure[1]
+def _failure(process: Process, phase: str, inference: LatencySummary | None) -> Failure | None:
+    for _, code in _FAILURES:
+        if code in process.failures:
+            own_code = code or _NO_ENGINE_CODES.get(process.backend, "benchmark-failed")
+            return Failure(code=own_code, reason=process.failures[code])
     if inference is not None:
         return None
     if process.speeds.get(phase) == 0:
-        return (
-            "no-inferences",
-            f"the program printed a {phase} speed of 0.00 tokens/s: no {phase} ran",
-        )
+        reason = f"the program printed a {phase} speed of 0.00 tokens/s: no {phase} ran"
+        return Failure(code="no-inferences", reason=reason)
     if process.repetitions:
-        return "no-inferences", f"no {phase} turn is in the results"
-    return "no-result", "no results were printed"
+        return Failure(code="no-inferences", reason=f"no {phase} turn is in the results")
+    return Failure(code="no-result", reason="no results were printed")
 
 
 def _disagreements(process: Process, phase: str, measured: Sequence[_Turns]) -> tuple[str, ...]:

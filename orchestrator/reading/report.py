@@ -454,7 +454,7 @@ def _find_failure(
     if exit_code == 124:
         return Failure(code="timed-out", reason="stopped at its time limit", outcome="truncated")
     if denial is not None:
-        return Failure(code=denial.code, reason=denial.reason)
+        return denial.failure
     if exit_code:
         return Failure(code="benchmark-failed", reason=f"exit code {exit_code}")
     reason = "the result line is cut off" if log.is_result_cut else "no result line"
@@ -498,7 +498,7 @@ def _crash_in_system_log(log: Transcript, system: SystemLog) -> Failure | None:
     if crash is None:
         return None
     reason = "; ".join(part for part in (crash.reason, *crash.frames[:3]) if part)
-    return Failure(code=crash.code, reason=reason, outcome=crash.outcome)
+    return replace(crash.failure, reason=reason)
 
 
 def _judge(

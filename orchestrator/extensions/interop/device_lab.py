@@ -15,11 +15,12 @@ from typing import Final
 from orchestrator.errors import OutputParseError
 from orchestrator.extensions.interop.leaderboard import read_row
 from orchestrator.plugins import ImportedTool, Program
+from orchestrator.reading.failures import Failure
 from orchestrator.reading.lines import program_lines
 from orchestrator.reading.litert_lm import (
-    LitertLmReader,
     Process,
     decode_metrics,
+    processes_in,
     report_of,
 )
 from orchestrator.reading.report import parse_run
@@ -56,7 +57,7 @@ class DeviceLabTool(ImportedTool):
         try:
             return _report(raw, case)
         except OutputParseError as error:
-            return ToolReport(outcome="failed", failure_code="no-result", failure_reason=str(error))
+            return Failure(code="no-result", reason=str(error)).report()
 
 
 def _report(raw: RawOutput, case: Case) -> ToolReport:
@@ -110,7 +111,9 @@ def _with_evidence(process: Process, logcat: bytes) -> Process:
     Since 0.3 the command first runs a process that fills the caches: the measured one is the last
     with as many repetitions as its file has.
     """
-    processes = [logged for lines in language_model_logs(logcat) for logged in _last_process(lines)]
+    processes = [
+        logged for texts in language_model_logs(logcat) for logged in processes_in(texts)[-1:]
+    ]
     matching = [
         logged for logged in processes if len(logged.repetitions) == len(process.repetitions)
     ]
@@ -122,13 +125,6 @@ def _with_evidence(process: Process, logcat: bytes) -> Process:
                 f"the log has {len(logged.repetitions)} repetitions, {METRICS} has {len(process.repetitions)}",
             )
     return process
-
-
-def _last_process(lines: list[str]) -> list[Process]:
-    reader = LitertLmReader()
-    for text in lines:
-        reader.feed(text)
-    return reader.end()[-1:]
 
 
 PROGRAM = Program(

@@ -20,7 +20,7 @@ from orchestrator.extensions.runtimes.output import DeclaredReader, reports_of
 from orchestrator.files import sha256_of
 from orchestrator.plugins import Option, Program, ProgramSource, command_line, run_and_collect
 from orchestrator.ports import Device, InvocationRequest
-from orchestrator.reading.failures import end_failure
+from orchestrator.reading.failures import Failure, end_failure
 from orchestrator.reading.lines import program_lines
 from orchestrator.records.build_spec import FlagFault
 from orchestrator.records.case import DECLARED, Build, BuildSha, Case, ToolName
@@ -74,7 +74,7 @@ class DeclaredTool:
                 proven=variant is not None and variant.proof == "success" and raw.exit_code == 0,
             )
         except OutputParseError as error:
-            return _failed("benchmark-failed", str(error), case)
+            return _failed(Failure(code="benchmark-failed", reason=str(error)), case)
         errors = [error for process in reader.processes for error in process.errors]
         report = self._case_report(reports, raw, case, errors)
         last = next(
@@ -86,32 +86,28 @@ class DeclaredTool:
         return report
 
     def _case_report(
-        self, reports: list[ToolReport], raw: RawOutput, case: Case, errors: list[tuple[str, str]]
+        self, reports: list[ToolReport], raw: RawOutput, case: Case, errors: list[Failure]
     ) -> ToolReport:
         failed_report = next((report for report in reports if report.outcome != "ok"), None)
         end = end_failure(raw)
-        outcome = "failed"
         if errors and not raw.timed_out:
-            outcome = end.outcome if end is not None else outcome
-            code, reason = errors[0]
+            failure = errors[0] if end is None else replace(errors[0], outcome=end.outcome)
         elif end is not None:
-            outcome, code, reason = end.outcome, end.code, end.reason
+            failure = end
         elif failed_report is not None:
-            outcome, code, reason = (
-                failed_report.outcome,
-                failed_report.failure_code,
-                failed_report.failure_reason,
+            failure = Failure(
+                code=failed_report.failure_code,
+                reason=failed_report.failure_reason,
+                outcome=failed_report.outcome,
             )
         elif len(reports) == 1:
             return reports[0]
         elif not reports:
-            code, reason = "no-result", "no result was printed"
+            failure = Failure(code="no-result", reason="no result was printed")
         else:
-            code, reason = (
-                "benchmark-failed",
-                f"{len(reports)} results were printed where one was expected",
-            )
-        failed = _failed(code, reason, case, outcome=outcome)
+            reason = f"{len(reports)} results were printed where one was expected"
+            failure = Failure(code="benchmark-failed", reason=reason)
+        failed = _failed(failure, case)
         evidence = next((report.delegate for report in reports if report.delegate.actual), None)
         return failed if evidence is None else replace(failed, delegate=evidence)
 
@@ -127,15 +123,14 @@ class DeclaredTool:
         ]
 
 
-def _failed(code: str, reason: str, case: Case, *, outcome: str = "failed") -> ToolReport:
-    accelerated = not case.delegate.is_cpu and code in {
+def _failed(failure: Failure, case: Case) -> ToolReport:
+    accelerated = not case.delegate.is_cpu and failure.code in {
         "delegate-failed",
         "gpu-init-failed",
         "npu-init-failed",
     }
     truth = DelegateTruth.FAILED if accelerated else DelegateTruth.UNKNOWN
-    delegate = DelegateEvidence(requested=case.delegate.value, truth=truth)
-    return ToolReport(outcome=outcome, failure_code=code, failure_reason=reason, delegate=delegate)
+    return failure.report(DelegateEvidence(requested=case.delegate.value, truth=truth))
 
 
 def _case_values(case: Case) -> dict[str, str]:

@@ -39,9 +39,9 @@ from orchestrator.ports import Device, InvocationRequest, TokenPhase
 from orchestrator.reading.failures import end_failure
 from orchestrator.reading.lines import program_lines
 from orchestrator.reading.litert_lm import (
-    LitertLmReader,
     Process,
     decode_metrics,
+    processes_in,
     report_of,
 )
 from orchestrator.records.case import Build, BuildSha, Case, ToolName
@@ -181,11 +181,8 @@ class LitertLmTool:
 
 def _process(raw: RawOutput) -> Process:
     """Return the last process of a run, read from its output."""
-    reader = LitertLmReader(is_known=True)
-    for name in ("stdout", "stderr"):
-        for line in program_lines(raw.data(name)):
-            reader.feed(line.raw)
-    process = next(reversed(reader.end()), None) or Process()
+    texts = (line.raw for name in ("stdout", "stderr") for line in program_lines(raw.data(name)))
+    process = next(reversed(processes_in(texts, is_known=True)), None) or Process()
     _take_metrics(process, raw)
     return process
 
@@ -234,13 +231,7 @@ def _with_end_failure(report: ToolReport, raw: RawOutput) -> ToolReport:
     ):
         return report
     delegate = DelegateEvidence(requested=report.delegate.requested, lines=report.delegate.lines)
-    return ToolReport(
-        outcome=failure.outcome,
-        failure_code=failure.code,
-        failure_reason=failure.reason,
-        delegate=delegate,
-        extra=report.extra,
-    )
+    return failure.report(delegate, report.extra)
 
 
 def _engine(raw: RawOutput) -> str:

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from orchestrator.delegates.judging import extent_of
 from orchestrator.errors import OutputParseError
-from orchestrator.reading.failures import system_failure
+from orchestrator.reading.failures import Failure, system_failure
 from orchestrator.reading.lines import (
     US_OF,
     Buffer,
     Line,
     ProcessName,
     as_printed,
+    figures_of,
 )
-from orchestrator.reading.litert_lm import figures_of
 from orchestrator.records.case import DelegateName
 from orchestrator.records.run import DelegateEvidence, DelegateTruth, LatencySummary, ToolReport
 from orchestrator.units import US_PER_MS, US_PER_S, parse_number
@@ -81,8 +81,8 @@ class Process:
     placements: dict[int, Placement] = field(default_factory=dict)
     #: Rules with different lines: which result each line belongs to isn't known.
     changed: set[int] = field(default_factory=set)
-    #: Errors, as (code, line).
-    errors: list[tuple[str, str]] = field(default_factory=list)
+    #: Lines with an error.
+    errors: list[Failure] = field(default_factory=list)
     rows: list[PrintedResult] = field(default_factory=list)
     #: Whether a system line reports its end; output after that is another process's.
     is_over: bool = False
@@ -100,7 +100,7 @@ class PrintedResult:
     #: The placement lines before it.
     placements: Mapping[int, Placement]
     #: The first error that was printed before it.
-    error: tuple[str, str] | None
+    error: Failure | None
     #: The columns of the table that it is a row of.
     columns: tuple[str, ...] = ()
     #: Whether it is of a table or a document, whose figures a program's lines may repeat.
@@ -227,7 +227,7 @@ class DeclaredReader:
             case "context":
                 process.context.update(groups)
             case "fail":
-                process.errors.append((code, text.strip()[:300]))
+                process.errors.append(Failure(code=code, reason=text.strip()[:300]))
             case "row":
                 self._add(dict(groups))
             case "samples":
@@ -479,21 +479,15 @@ def reports_of(
         reports += process_reports
         is_of_another = not process.is_begun and any(other.rows for other in reader.processes)
         if process.errors and not is_of_another and not any(row.error for row in process.rows):
-            failure = ("failed", *process.errors[0])
+            failure = process.errors[0]
         elif process.is_cut:
-            failure = ("truncated", "no-result", "the output is cut off")
+            failure = Failure(code="no-result", reason="the output is cut off", outcome="truncated")
         elif process.is_begun and not process_reports:
-            failure = ("failed", "no-result", "no result was printed")
+            failure = Failure(code="no-result", reason="no result was printed")
         else:
             continue
-        report = ToolReport(
-            outcome=failure[0],
-            failure_code=failure[1],
-            failure_reason=failure[2],
-            delegate=DelegateEvidence(requested=requested),
-            extra={"program": section.name},
-        )
-        reports.append(report)
+        evidence = DelegateEvidence(requested=requested)
+        reports.append(failure.report(evidence, {"program": section.name}))
     return reports
 
 
@@ -551,8 +545,7 @@ def _report(
         extra=_extra(row, section, result, samples),
     )
     if row.error is not None:
-        code, line = row.error
-        reason = f"{line} (output after it isn't a result)"
+        code, reason = row.error.code, f"{row.error.reason} (output after it isn't a result)"
     elif mean is None or mean <= 0:
         code, reason = "no-inferences", "the program printed no time above 0"
     else:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from orchestrator.reading.failures import FailureClues
+from orchestrator.reading.failures import Failure, FailureClues
 from orchestrator.reading.lines import Line
 from orchestrator.records.model import is_model_file
 from orchestrator.records.run import ToolReport
@@ -229,9 +229,7 @@ def parse_adb_session(text: str) -> list[ToolReport]:
 def _report(text: str) -> ToolReport:
     extra: dict[str, float | str] = {}
     if match := _FAILURE.search(text):
-        return ToolReport(
-            outcome="failed", failure_code="install-failed", failure_reason=match[1] or match[2]
-        )
+        return Failure(code="install-failed", reason=match[1] or match[2]).report()
     refused = _refusals(text)
     if refused:
         return refused[0]
@@ -243,19 +241,13 @@ def _report(text: str) -> ToolReport:
         extra["am_start"] = match[1]
     if _INSTALL.search(text) and not _SUCCESS.search(text) and not _STARTING.search(text):
         reason = "the session ends before the package manager's answer"
-        return ToolReport(outcome="truncated", failure_code="no-result", failure_reason=reason)
+        return Failure(code="no-result", reason=reason, outcome="truncated").report()
     if _STARTING.search(text) and (match := _NOT_STARTED.search(text)):
-        return ToolReport(
-            outcome="failed", failure_code="activity-refused", failure_reason=match[1].strip()[:300]
-        )
+        return Failure(code="activity-refused", reason=match[1].strip()[:300]).report()
     status = _STATUS.search(text)
-    well = status is None or status[1] == "ok"
-    return ToolReport(
-        outcome="ok" if well else "failed",
-        failure_code="" if well else "activity-missing",
-        failure_reason="" if well else f"Status: {status[1] if status else ''}",
-        extra=extra,
-    )
+    if status is not None and status[1] != "ok":
+        return Failure(code="activity-missing", reason=f"Status: {status[1]}").report(extra=extra)
+    return ToolReport(outcome="ok", extra=extra)
 
 
 def _refusals(text: str) -> list[ToolReport]:
@@ -268,8 +260,4 @@ def _refusals(text: str) -> list[ToolReport]:
     failure = clues.text_failure()
     if failure is None or clues.best is None or clues.is_benchmark_line:
         return []
-    return [
-        ToolReport(
-            outcome=failure.outcome, failure_code=failure.code, failure_reason=failure.reason
-        )
-    ]
+    return [failure.report()]

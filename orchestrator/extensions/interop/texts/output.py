@@ -323,9 +323,7 @@ def _crash_report(crash: Crash) -> ToolReport:
     extra: dict[str, float | str] = {"process": crash.process} if crash.process else {}
     if crash.pid is not None:
         extra["pid"] = float(crash.pid)
-    return ToolReport(
-        outcome=crash.outcome, failure_code=crash.code, failure_reason=crash.reason, extra=extra
-    )
+    return crash.failure.report(extra=extra)
 
 
 def _with_rows(reports: list[ToolReport], rows: Iterable[SummaryRow]) -> list[ToolReport]:
