@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     )
     from orchestrator.app.comparing import pair_comparison
     from orchestrator.app.doctor import HostCheck, ok, problem, run_checks, warning
-    from orchestrator.app.exporting import Redaction, redaction_of
+    from orchestrator.app.exporting import ExportRequest, Redaction, redaction_of
     from orchestrator.app.farm import (
         PHONE_STATES,
         RECENT_HOURS,
@@ -73,7 +73,7 @@ if TYPE_CHECKING:
         reference_model,
         start,
     )
-    from orchestrator.app.requests import ExportRequest, ImportRequest, PairLimits
+    from orchestrator.app.requests import ImportRequest, PairLimits
     from orchestrator.app.resuming import close_cancelled, open_cases, reopen
     from orchestrator.app.status import queue_beside, queue_source
     from orchestrator.app.stored import find_campaigns, report_data
@@ -318,7 +318,7 @@ _HOMES: Final = {
         " with_stored_gpu",
         "app.comparing": "pair_comparison",
         "app.doctor": "HostCheck ok problem run_checks warning",
-        "app.exporting": "Redaction redaction_of",
+        "app.exporting": "ExportRequest Redaction redaction_of",
         "app.farm": "PHONE_STATES RECENT_HOURS away_since read_farm state_counts",
         "app.importing": "Imported store_import",
         "app.measuring": "CampaignInterruptedError MeasuredCampaign measure run_plan",
@@ -327,7 +327,7 @@ _HOMES: Final = {
         "app.plugin_kinds": "DeviceSource Exporter JobOwner Message Notifier Page Queue QueueSource"
         " Receiver",
         "app.preparing": "Prepared Task find_flag_files identify_models prepare reference_model start",
-        "app.requests": "ExportRequest ImportRequest PairLimits",
+        "app.requests": "ImportRequest PairLimits",
         "app.resuming": "close_cancelled open_cases reopen",
         "app.status": "queue_beside queue_source",
         "app.stored": "find_campaigns report_data",

@@ -11,10 +11,9 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, cast
 
 from orchestrator.app.plugin_kinds import Exporter
-from orchestrator.app.requests import ROWS, ExportRequest
 from orchestrator.errors import UsageError
 from orchestrator.files import (
     check_folder,
@@ -24,9 +23,11 @@ from orchestrator.files import (
     unwritable,
     write_file,
 )
+from orchestrator.frozen import frozen
 from orchestrator.installation import find, plugins
 from orchestrator.records.answers import DoneAnswer
 from orchestrator.records.campaign import Campaign
+from orchestrator.records.plan import Key
 from orchestrator.settings import Settings
 
 if TYPE_CHECKING:
@@ -114,6 +115,31 @@ EXPORTERS: Final = {
 }
 #: What ``--format`` takes.
 FORMATS: Final = (*EXPORTERS, *plugins("exporters"))
+#: What a row of an export is about, the usual one first.
+ROWS: Final = ("cases", "invocations")
+
+
+@frozen
+class ExportRequest:
+    """The campaigns to export, and the file; ``form`` is the name of an exporter."""
+
+    campaigns: Sequence[str] = ()
+    out: Annotated[
+        Path | None,
+        Key("File (default: benchfarm-... in this folder, by format).", "--out -o"),
+    ] = None
+    form: Annotated[
+        str, Key(f"{', '.join(FORMATS)} (default: by --out, else bundle).", "--format -f")
+    ] = ""
+    runs: Annotated[
+        Sequence[str],
+        Key("Export only this run, by id or its beginning. Repeat for several.", "--run"),
+    ] = ()
+    rows: Annotated[
+        str,
+        Key(f"One row for each of these, in formats with rows: {' or '.join(ROWS)}.", "--rows"),
+    ] = ROWS[0]
+    force: Annotated[bool, Key("Replace an existing file.", "--force")] = False
 
 
 def export(settings: Settings, request: ExportRequest) -> tuple[Path, DoneAnswer]:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from orchestrator.app.doctor import HostCheck
-    from orchestrator.app.requests import ExportRequest
+    from orchestrator.app.exporting import ExportRequest
     from orchestrator.app.workspace import Workspace
     from orchestrator.ports import Device, ListedPhone
     from orchestrator.records.answers import DoneAnswer

@@ -1,12 +1,20 @@
-"""What a verb is asked: the requests that the command line and Python make."""
+"""What a verb is asked: the requests that the command line and Python make; a field's key is its
+option, or an argument of the command where it names none.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
 from orchestrator.frozen import frozen
+from orchestrator.records.plan import Key
+from orchestrator.records.verdict import THRESHOLD
+
+#: Nobody can measure smaller differences, so a request for one is a mistake.
+LEAST_DIFFERENCE: Final = 0.0001
+_DIFFERENCES: Final = LEAST_DIFFERENCE, 0.5
 
 
 @frozen
@@ -14,87 +22,95 @@ class CompareOptions:
     """The sides of a comparison, and the differences that count."""
 
     #: A word of ``analysis.comparison.Axis``.
-    by: str = "campaign"
-    #: Campaigns to search within, for every axis but the campaign.
-    campaign: Sequence[str] = ()
-    #: Smaller differences don't count, as a share; None: 0.02, or that of an A/B comparison.
-    threshold: float | None = None
-    #: Confidence level of the intervals, as a share; None: 0.99.
-    level: float | None = None
-    #: Words of ``analysis.comparison.Fact`` that may differ.
-    allow: Sequence[str] = ()
+    by: Annotated[
+        str,
+        Key("Compare within campaigns: build, model, device, delegate or config.", "--by"),
+    ] = "campaign"
+    #: For every axis but the campaign.
+    campaign: Annotated[
+        Sequence[str], Key("With --by: campaigns to use. Repeat for several.", "--campaign")
+    ] = ()
+    #: A share; None: 0.02, or that of an A/B comparison.
+    threshold: Annotated[
+        float | None,
+        Key(
+            "Ignore differences below this (default: 2%, or --detect of an A/B comparison).",
+            "--threshold",
+            share=_DIFFERENCES,
+        ),
+    ] = None
+    #: A share; None: 0.99.
+    level: Annotated[
+        float | None,
+        Key("Confidence level of the intervals (default: 99%).", "--level", share=(0.5, 0.9999)),
+    ] = None
+    #: Words of ``analysis.comparison.Fact``.
+    allow: Annotated[
+        Sequence[str], Key("Allow a fact to differ: system, grade, settings ... (a,b).", "--allow")
+    ] = ()
 
 
 @frozen
 class PairLimits:
     """The limits of a measurement in turns: ``ab`` and ``bisect``."""
 
-    #: The smallest relative difference to detect, as a share.
-    detect: float
-    #: Pairs at most, of a process per side each.
-    most: int
+    #: A share.
+    detect: Annotated[
+        float,
+        Key(
+            "Smallest relative difference to detect (default: 2%).", "--detect", share=_DIFFERENCES
+        ),
+    ] = THRESHOLD
+    most: Annotated[
+        int,
+        Key("Measure at most N pairs. A pair is one process per side.", "--runs -n", least=2),
+    ] = 200
 
 
 @frozen
 class AddRequest:
     """A program to add to the cache."""
 
-    file: Path
-    name: str = ""
-    #: Which program it is; empty: by its name.
-    tool: str = ""
-    #: Libraries to install beside it.
-    libraries: Sequence[Path] = ()
-    #: The release that the files belong to.
-    release: str = ""
+    file: Annotated[Path, Key("A benchmark_model binary, an APK, or a library for one.")]
+    name: Annotated[str, Key("Name of the build.", "--name")] = ""
+    tool: Annotated[str, Key("Which program it is (default: by its name).", "--tool")] = ""
+    libraries: Annotated[
+        Sequence[Path], Key("Library to install beside it. Repeat for several.", "--with")
+    ] = ()
+    release: Annotated[str, Key("Release that the files belong to.", "--release")] = ""
 
 
 @frozen
 class LabRequest:
     """The virtual phones to start."""
 
-    #: One profile per phone; ``PROFILE@1-2.3`` sets its USB path.
-    profiles: Sequence[str] = ()
-    #: For a single phone.
-    serial: str = ""
-    #: Phone seconds per real second.
-    speed: float = 1.0
-    #: Of the phones' random noise.
-    seed: int = 0
-    rooted: bool = False
-
-
-#: What a row of an export is about, the usual one first.
-ROWS: Final = ("cases", "invocations")
-
-
-@frozen
-class ExportRequest:
-    """The campaigns to export, and the file; ``form`` is the name of an exporter."""
-
-    campaigns: Sequence[str] = ()
-    out: Path | None = None
-    form: str = ""
-    #: Ids of single runs, or their beginnings.
-    runs: Sequence[str] = ()
-    rows: str = ROWS[0]
-    #: Whether an existing file is replaced.
-    force: bool = False
+    profiles: Annotated[
+        Sequence[str], Key("One profile per phone. PROFILE@1-2.3 sets its USB path.")
+    ] = ()
+    serial: Annotated[str, Key("Serial number, for a single phone.", "--serial -s")] = ""
+    speed: Annotated[float, Key("Phone seconds per real second.", "--speed", least=0.1)] = 1.0
+    seed: Annotated[int, Key("Seed of the phones' random noise.", "--seed")] = 0
+    rooted: Annotated[bool, Key("Give the phones root: the command su.", "--rooted")] = False
 
 
 @frozen
 class ImportRequest:
     """The files to import, and what they measured."""
 
-    files: Sequence[Path]
-    #: Serial number or name of the measured phone.
-    device: str = ""
-    models: Sequence[Path] = ()
-    #: For a phone that the store doesn't have.
-    profile: str = ""
-    #: The file (a path with a slash) or the version of the app that measured.
-    app: str = ""
+    files: Annotated[
+        Sequence[Path],
+        Key("A bundle, a session's folder, leaderboard JSONL, or a text with benchmark output."),
+    ]
+    device: Annotated[str, Key("Serial number or name of the measured phone.", "--serial -s")] = ""
+    models: Annotated[Sequence[Path], Key("Measured model. Repeat for several.", "--model -m")] = ()
+    profile: Annotated[
+        str, Key("Device profile, for a phone that the store doesn't have.", "--profile")
+    ] = ""
+    app: Annotated[
+        str,
+        Key("The app that measured: its file (a path with a slash) or its version.", "--app"),
+    ] = ""
     #: Of the campaign.
-    name: str = "import"
+    name: Annotated[str, Key("Name of the campaign.", "--name")] = "import"
     #: File for the HTML report.
     out: Path | None = None

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Final
 
 from typer import Argument, Option
@@ -160,21 +159,8 @@ def fetch(
     )
 
 
-@frozen
-class _Added(AddRequest):
-    """The program to add, as options."""
-
-    file: Annotated[Path, Argument(help="A benchmark_model binary, an APK, or a library for one.")]
-    name: Annotated[str, Option("--name", help="Name of the build.")] = ""
-    tool: Annotated[str, Option("--tool", help="Which program it is (default: by its name).")] = ""
-    libraries: Annotated[
-        list[Path], Option("--with", help="Library to install beside it. Repeat for several.")
-    ] = field(default_factory=list)
-    release: Annotated[str, Option("--release", help="Release that the files belong to.")] = ""
-
-
 @command("build add")
-def add(settings: Settings, request: _Added) -> CommandResult:
+def add(settings: Settings, request: AddRequest) -> CommandResult:
     """Validate a program and add it to the cache.
 
     Example: benchfarm build add ./benchmark_model --name mine

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import collections.abc
 import functools
 import inspect
 import itertools
@@ -21,6 +22,7 @@ from typing import (
     TypeVar,
     cast,
     get_args,
+    get_origin,
     get_type_hints,
 )
 
@@ -38,16 +40,14 @@ from orchestrator.units import parse_percent
 if TYPE_CHECKING:
     from orchestrator.app.workspace import Workspace
     from orchestrator.records.answers import DoneAnswer
-    from orchestrator.records.plan import PlanKey
+    from orchestrator.records.plan import Key, PlanKey
     from orchestrator.settings import Settings
 
-#: Nobody can measure smaller differences, so a request for one is a mistake.
-LEAST_DIFFERENCE: Final = 0.0001
 #: The values of an option that may be repeated; None where it isn't given.
 Texts: TypeAlias = list[str] | None
 
 
-def share_of(text: str, option: str, *, least: float = LEAST_DIFFERENCE, most: float) -> float:
+def share_of(text: str, option: str, *, least: float, most: float) -> float:
     """Return a percentage as a share: 0.02 for ``2%``, ``2 %`` and ``2``; the limits are inclusive
     shares.
 
@@ -98,13 +98,22 @@ def plan_keys(names: str = "", **about: str) -> list[inspect.Parameter]:
 
 def record_options(record: Any) -> list[inspect.Parameter]:  # noqa: ANN401 - a record's class
     """Return the options in a record's fields, as parameters; a list that isn't typed is None."""
+    from orchestrator.records.plan import Key
+
     hints = get_type_hints(record, include_extras=True)
     options = []
     for item in fields(record):
-        default = None if item.default is MISSING else item.default
-        if item.default is item.default_factory:
-            default = inspect.Parameter.empty
-        options.append(parameter(item.name, hints[item.name], default))
+        if get_origin(hints[item.name]) is not Annotated:
+            continue
+        kind, about = get_args(hints[item.name])
+        default = inspect.Parameter.empty if item.default is MISSING else item.default
+        if get_origin(kind) is collections.abc.Sequence:
+            kind, default = list[get_args(kind)], default or None  # type: ignore[misc]  # for typer
+        if isinstance(about, Key):
+            # The line of help says a share's default, as a percentage.
+            default = default if about.share is None else None
+            about = _option(about, about.option)
+        options.append(parameter(item.name, Annotated[kind, about], default))
     return options
 
 
@@ -117,7 +126,7 @@ def _plan_option(name: str, item: PlanKey, about: str) -> inspect.Parameter:
     kind: Any = str | None
     option = item.key.option
     if name == "models":
-        files = Annotated[list[Path], Argument(help=about)]
+        files = Annotated[list[Path], _option(item.key, "", about)]
         return parameter(name, files, inspect.Parameter.empty)
     if item.is_list or name == "builds":
         kind = Texts
@@ -126,8 +135,21 @@ def _plan_option(name: str, item: PlanKey, about: str) -> inspect.Parameter:
         option += f"/--no-{option[2:]}" if item.default is None else ""
     elif item.is_whole:
         kind = int | None
-    typed = Option(*option.split(), help=about, rich_help_panel=item.key.panel or None)
-    return parameter(name, Annotated[kind, typed])
+    return parameter(name, Annotated[kind, _option(item.key, option, about)])
+
+
+def _option(key: Key, names: str, about: str = "") -> Any:  # noqa: ANN401 - of typer
+    """Return a key as an option of these names, as an argument without any."""
+    about, share = about or key.about, key.share
+    if not names:
+        return Argument(help=about)
+    limits: dict[str, Any] = {"min": key.least}
+    if share is not None:
+        limits = {
+            "parser": lambda text: share_of(text, names, least=share[0], most=share[1]),
+            "metavar": "TEXT",
+        }
+    return Option(*names.split(), help=about, rich_help_panel=key.panel or None, **limits)
 
 
 def _html(out: Path | None) -> Path | None:

@@ -5,9 +5,9 @@ slow build.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 from typer import Argument, Option
 
@@ -15,14 +15,12 @@ from orchestrator.app.requests import CompareOptions, PairLimits
 from orchestrator.cli.builds import RELEASE
 from orchestrator.cli.campaigns import facts_of, reporting, reporting_workspace
 from orchestrator.cli.commands import (
-    LEAST_DIFFERENCE,
     Out,
     Texts,
     Wait,
     command,
     parameter,
     plan_keys,
-    share_of,
     workspace_of,
 )
 from orchestrator.cli.devices import EQUAL_RUNS, equal_sides_result
@@ -31,7 +29,6 @@ from orchestrator.errors import UsageError
 from orchestrator.files import check_writable, write_file
 from orchestrator.frozen import frozen
 from orchestrator.records.plan import Plan, PlanOptions, fixed_count
-from orchestrator.records.verdict import THRESHOLD
 from orchestrator.settings import Settings
 from orchestrator.tables.escapes import WIDTH, one_line
 from orchestrator.tables.table import NESTED, Column, Kind, Table
@@ -105,50 +102,6 @@ class Output:
         return replace(self, form=form)
 
 
-def _share(option: str, about: str, *, least: float = LEAST_DIFFERENCE, most: float) -> Any:  # noqa: ANN401 - of typer
-    """Return an option whose percentage is read as a share."""
-
-    def read(text: str) -> float:
-        return share_of(text, option, least=least, most=most)
-
-    return Option(option, help=about, parser=read, metavar="TEXT")
-
-
-@frozen
-class RuleOptions(CompareOptions):
-    """What is compared, as options."""
-
-    by: Annotated[
-        str,
-        Option("--by", help="Compare within campaigns: build, model, device, delegate or config."),
-    ] = "campaign"
-    campaign: Annotated[
-        list[str],
-        Option("--campaign", help="With --by: campaigns to use. Repeat for several."),
-    ] = field(default_factory=list)
-    threshold: Annotated[
-        float | None,
-        _share(
-            "--threshold",
-            "Ignore differences below this (default: 2%, or --detect of an A/B comparison).",
-            most=0.5,
-        ),
-    ] = None
-    level: Annotated[
-        float | None,
-        _share(
-            "--level",
-            "Confidence level of the intervals (default: 99%).",
-            least=0.5,
-            most=0.9999,
-        ),
-    ] = None
-    allow: Annotated[
-        list[str],
-        Option("--allow", help="Allow a fact to differ: system, grade, settings ... (a,b)."),
-    ] = field(default_factory=list)
-
-
 @command("compare")
 def compare(
     settings: Settings,
@@ -160,7 +113,7 @@ def compare(
         ),
     ] = None,
     *,
-    rule: RuleOptions,
+    rule: CompareOptions,
     output: Output,
 ) -> CommandResult:
     """Compare stored results, case by case.
@@ -225,28 +178,6 @@ def rendered(
     return CommandResult(text=text.rstrip("\n"), data=data, exit_code=int(fails))
 
 
-@frozen
-class Turns:
-    """The limits of a measurement in turns, as options."""
-
-    detect: Annotated[
-        float | None,
-        _share("--detect", "Smallest relative difference to detect (default: 2%).", most=0.5),
-    ] = None
-    most: Annotated[
-        int,
-        Option(
-            "--runs", "-n", help="Measure at most N pairs. A pair is one process per side.", min=2
-        ),
-    ] = 200
-    wait: Wait = ""
-
-    @property
-    def limits(self) -> PairLimits:
-        """The limits."""
-        return PairLimits(detect=self.detect or THRESHOLD, most=self.most)
-
-
 @command(
     "ab",
     keys=[
@@ -264,7 +195,9 @@ def ab(
         ),
     ],
     options: PlanOptions,
-    turns: Turns,
+    limits: PairLimits,
+    wait: Wait = "",
+    *,
     output: Output,
 ) -> CommandResult:
     """Measure two sides in turns on the same phone.
@@ -276,8 +209,8 @@ def ab(
     """
     from orchestrator.app import pairing
 
-    output, limits = output.checked(), turns.limits
-    with reporting_workspace(settings, turns.wait) as workspace:
+    output = output.checked()
+    with reporting_workspace(settings, wait) as workspace:
         measured = pairing.compare_ab(workspace, pairing.sides_of(sides, options), limits)
         if isinstance(measured, Plan):
             if output.out is not None or output.form != "text":
@@ -303,15 +236,6 @@ def pairs_result(workspace: Workspace, measured: MeasuredCampaign, output: Outpu
     return replace(result, is_kept=True)
 
 
-@frozen
-class Search(Turns):
-    """The limits of a search, as options."""
-
-    since: Annotated[str, Option("--since", help="Reuse stored A/B results up to this age.")] = (
-        "24 h"
-    )
-
-
 @command(
     "bisect",
     has_table=True,
@@ -325,7 +249,11 @@ def bisect(
     good: Annotated[str, Argument(help="The build that was fast: NAME@DIGITS.")],
     bad: Annotated[str, Argument(help="The build that is slow: NAME@DIGITS.")],
     options: PlanOptions,
-    search: Search,
+    limits: PairLimits,
+    wait: Wait = "",
+    since: Annotated[str, Option("--since", help="Reuse stored A/B results up to this age.")] = (
+        "24 h"
+    ),
 ) -> CommandResult:
     """Find the first build that is slower than a good one.
 
@@ -336,9 +264,9 @@ def bisect(
     from orchestrator.app import bisecting, time_limits
     from orchestrator.tables import comparisons
 
-    fresh_s = time_limits.span_of("--since", search.since)
-    options, limits = {**options, "name": "bisect"}, search.limits
-    with reporting_workspace(settings, search.wait) as workspace:
+    fresh_s = time_limits.span_of("--since", since)
+    options = {**options, "name": "bisect"}
+    with reporting_workspace(settings, wait) as workspace:
         result, releases, facts = bisecting.bisect(
             workspace, (good, bad), options, limits, fresh_s=fresh_s
         )

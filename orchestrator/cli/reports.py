@@ -5,17 +5,16 @@ results for other programs and labs.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from typer import Argument, Option
+from typer import Option
 
-from orchestrator.app.exporting import EXPORTERS, FORMATS
+from orchestrator.app.exporting import EXPORTERS, FORMATS, ExportRequest
 from orchestrator.app.plugin_kinds import Exporter
-from orchestrator.app.requests import ROWS, ExportRequest, ImportRequest
+from orchestrator.app.requests import ImportRequest
 from orchestrator.cli.commands import (
-    CAMPAIGNS,
     Campaigns,
     HtmlOut,
     Legend,
@@ -138,34 +137,10 @@ def advise(settings: Settings, campaigns: Campaigns = None) -> CommandResult:
     )
 
 
-@frozen
-class ExportOptions(ExportRequest):
-    """What is exported, as options."""
-
-    campaigns: Annotated[list[str], CAMPAIGNS] = field(default_factory=list)
-    out: Annotated[
-        Path | None,
-        Option("--out", "-o", help="File (default: benchfarm-... in this folder, by format)."),
-    ] = None
-    form: Annotated[
-        str,
-        Option("--format", "-f", help=f"{', '.join(FORMATS)} (default: by --out, else bundle)."),
-    ] = ""
-    runs: Annotated[
-        list[str],
-        Option("--run", help="Export only this run, by id or its beginning. Repeat for several."),
-    ] = field(default_factory=list)
-    rows: Annotated[
-        str,
-        Option(
-            "--rows", help=f"One row for each of these, in formats with rows: {' or '.join(ROWS)}."
-        ),
-    ] = ROWS[0]
-    force: Annotated[bool, Option("--force", help="Replace an existing file.")] = False
-
-
 @command("export")
-def export(settings: Settings, request: ExportOptions) -> CommandResult:
+def export(
+    settings: Settings, campaigns: Campaigns = None, *, request: ExportRequest
+) -> CommandResult:
     """Write results as a bundle, CSV, Parquet, JSON and more.
 
     Example: benchfarm export newest --format csv
@@ -175,7 +150,7 @@ def export(settings: Settings, request: ExportOptions) -> CommandResult:
     out = request.out
     endings = _endings(out.suffix.lower()) if out is not None else ENDINGS
     form = format_of(request.form, out, FORMATS, default="bundle", endings=endings)
-    request = replace(request, form=form)
+    request = replace(request, campaigns=campaigns or (), form=form)
     path, done = exporting.export(settings, request)
     data = {"format": request.form, "files": [str(path)], **(done.data or {})}
     return CommandResult(text=f"{path}: {done.text}" if done.text else str(path), data=data)
@@ -195,37 +170,10 @@ def _endings(suffix: str) -> dict[str, tuple[str, ...]]:
     return endings
 
 
-@frozen
-class ImportOptions(ImportRequest):
-    """What is imported, as options."""
-
-    files: Annotated[
-        list[Path],
-        Argument(
-            help="A bundle, a session's folder, leaderboard JSONL, or a text with benchmark output."
-        ),
-    ]
-    device: Annotated[
-        str, Option("--serial", "-s", help="Serial number or name of the measured phone.")
-    ] = ""
-    models: Annotated[
-        list[Path], Option("--model", "-m", help="Measured model. Repeat for several.")
-    ] = field(default_factory=list)
-    profile: Annotated[
-        str, Option("--profile", help="Device profile, for a phone that the store doesn't have.")
-    ] = ""
-    app: Annotated[
-        str,
-        Option(
-            "--app", help="The app that measured: its file (a path with a slash) or its version."
-        ),
-    ] = ""
-    name: Annotated[str, Option("--name", help="Name of the campaign.")] = "import"
-    out: HtmlOut = None
-
-
 @command("import")
-def import_results(settings: Settings, request: ImportOptions) -> CommandResult:
+def import_results(
+    settings: Settings, request: ImportRequest, out: HtmlOut = None
+) -> CommandResult:
     """Import a bundle, or results of other labs and apps.
 
     Example: benchfarm import benchfarm-bundle.zip
@@ -243,7 +191,7 @@ def import_results(settings: Settings, request: ImportOptions) -> CommandResult:
         raise UsageError(
             f"{paths}: can't be imported", hint=f"name files of one of these kinds: {kinds}"
         )
-    return first.take_in(settings, request)
+    return first.take_in(settings, replace(request, out=out))
 
 
 def import_result(imports: Sequence[Imported]) -> CommandResult:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, field
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -13,29 +13,13 @@ from orchestrator.app.requests import LabRequest
 from orchestrator.cli.commands import Texts, command, refuse
 from orchestrator.cli.output import CommandResult, tables_result
 from orchestrator.errors import UsageError
-from orchestrator.frozen import frozen
 from orchestrator.settings import Settings
 from orchestrator.tables.table import Column, Kind, Table
 from orchestrator.units import counted
 
 
-@frozen
-class _Phones(LabRequest):
-    """The phones to start, as options."""
-
-    profiles: Annotated[
-        list[str], Argument(help="One profile per phone. PROFILE@1-2.3 sets its USB path.")
-    ] = field(default_factory=list)
-    serial: Annotated[str, Option("--serial", "-s", help="Serial number, for a single phone.")] = ""
-    speed: Annotated[float, Option("--speed", help="Phone seconds per real second.", min=0.1)] = 1.0
-    seed: Annotated[int, Option("--seed", help="Seed of the phones' random noise.")] = 0
-    rooted: Annotated[bool, Option("--rooted", help="Give the phones root: the command su.")] = (
-        False
-    )
-
-
 @command("virtual up", has_table=True)
-def up(settings: Settings, context: Context, request: _Phones) -> CommandResult:
+def up(settings: Settings, context: Context, request: LabRequest) -> CommandResult:
     """Start virtual phones (default: two), or attach more.
 
     Example: benchfarm virtual up pixel-3 pixel-8

@@ -10,6 +10,7 @@ console prints between rules.
 
 from __future__ import annotations
 
+import math
 import mmap
 import re
 import statistics

@@ -85,6 +85,10 @@ class Key:
     commas: bool = False
     #: The one pass that it means anything in; empty: any.
     only_in: str = ""
+    #: The least number that its option takes.
+    least: float | None = None
+    #: The limits of a share, which its option takes as a percentage.
+    share: tuple[float, float] | None = None
 
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler

@@ -2,7 +2,8 @@
 
 import pytest
 
-from orchestrator.cli.comparing import Output, RuleOptions, compare
+from orchestrator.app.requests import CompareOptions
+from orchestrator.cli.comparing import Output, compare
 from tests.browser.conftest import PHONE, WIDE, serious_faults
 from tests.conftest import installed
 from tests.samples.records import settings_in
@@ -23,7 +24,7 @@ def pages(tmp_path_factory):
     for name, (lab, sides, by) in SIDES.items():
         settings = settings_in(stored(folder / f"home-{name}", lab()))
         output = Output(form="html", out=folder / f"{name}.html")
-        compare(settings, [*sides], rule=RuleOptions(by=by), output=output)
+        compare(settings, [*sides], rule=CompareOptions(by=by), output=output)
     return folder
 
 

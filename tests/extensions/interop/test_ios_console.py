@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.app.requests import ImportRequest
 from orchestrator.app.workspace import Workspace
 from orchestrator.cli import reports, stored
 from orchestrator.cli.output import CommandResult
@@ -39,7 +40,7 @@ def take(settings: Settings, tmp_path: Path) -> Callable[..., CommandResult]:
             path = tmp_path / f"given-{number}.txt"
             path.write_text(text)
             files.append(path)
-        request = reports.ImportOptions(
+        request = ImportRequest(
             files=files,
             device=device,
             profile=profile,

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator.cli.comparing import Output, RuleOptions
+from orchestrator.app.requests import CompareOptions
+from orchestrator.cli.comparing import Output
 from orchestrator.cli.comparing import compare as command
 from orchestrator.cli.output import CommandResult
 from orchestrator.errors import UsageError
@@ -105,7 +106,7 @@ def settings_of(folder: Path, runs: list[RunRecord], *campaigns: Campaign) -> Se
 
 def compare(settings: Settings, sides: list[str] | None = None, **options: Any) -> CommandResult:
     of_output = {name: options.pop(name) for name in ("form", "fail_on") if name in options}
-    return command(settings, sides, rule=RuleOptions(**options), output=Output(**of_output))
+    return command(settings, sides, rule=CompareOptions(**options), output=Output(**of_output))
 
 
 def compared(settings: Settings, *sides: str, allow: str = "") -> CommandResult:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.app.exporting import EXPORTERS
+from orchestrator.app.exporting import EXPORTERS, ExportRequest
+from orchestrator.app.requests import ImportRequest
 from orchestrator.cli import reports, stored
 from orchestrator.cli.output import CommandResult, json_pieces
 from orchestrator.plugins import Exporter, every
@@ -55,9 +56,8 @@ def exported(form: str, rows: str, settings: Settings) -> CommandResult:
         f"night-{number:03d}" for number in range(2 if settings.data_folder.name == "2" else 5)
     ]
     out = settings.data_folder / f"results.{form}"
-    return reports.export(
-        settings, reports.ExportOptions(campaigns=names, out=out, form=form, rows=rows, force=True)
-    )
+    request = ExportRequest(out=out, form=form, rows=rows, force=True)
+    return reports.export(settings, names, request=request)
 
 
 def peaks_of(homes: tuple[Path, Path], work: Callable[[Settings], None]) -> list[int]:
@@ -170,8 +170,8 @@ def test_an_export_of_a_large_campaign_holds_no_more_runs_than_one_of_a_small_on
     def export(settings: Settings) -> None:
         out = settings.data_folder / f"results.{form}"
         names = ["night-000"]
-        request = reports.ExportOptions(campaigns=names, out=out, form=form, rows=rows, force=True)
-        reports.export(settings, request)
+        request = ExportRequest(out=out, form=form, rows=rows, force=True)
+        reports.export(settings, names, request=request)
 
     few, many = peaks_of(large, export)
     # 400 more runs say 4,000 letters each; what is kept of a run is its figure, its id and its place
@@ -187,11 +187,10 @@ def test_an_import_holds_few_of_the_runs_that_left_much_behind(tmp_path: Path) -
     ]
     lab = sample_lab.stored(tmp_path / "lab", lab_of(runs, REAL_PIXEL))
     bundle = tmp_path / "traces.zip"
-    request = reports.ExportOptions(out=bundle, form="bundle")
-    reports.export(settings_in(lab), request)
+    reports.export(settings_in(lab), request=ExportRequest(out=bundle, form="bundle"))
 
     def take_in(settings: Settings) -> None:
-        told = reports.import_results(settings, reports.ImportOptions(files=[bundle])).text
+        told = reports.import_results(settings, ImportRequest(files=[bundle])).text
         assert "20 runs imported" in told or "20 already stored" in told
 
     peaks = peaks_of((tmp_path / "one", tmp_path / "other"), take_in)

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.app.pairing import KINDS
+from orchestrator.app.requests import LEAST_DIFFERENCE
 from orchestrator.cli.commands import share_of
 from orchestrator.config.plan import builds_of
 from orchestrator.errors import UsageError
@@ -85,8 +86,8 @@ def test_the_ending_of_the_file_says_the_format(cli: Cli, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("text", ["2%", " 2 % ", "2", "2.0"])
 def test_a_percentage_is_a_hundredth(text: str) -> None:
-    assert share_of(text, "--threshold", most=0.5) == 0.02
-    assert share_of("0.05%", "--detect", most=0.5) == pytest.approx(0.0005)
+    assert share_of(text, "--threshold", least=LEAST_DIFFERENCE, most=0.5) == 0.02
+    assert share_of("0.05%", "--detect", least=LEAST_DIFFERENCE, most=0.5) == pytest.approx(0.0005)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +101,7 @@ def test_a_percentage_is_a_hundredth(text: str) -> None:
 )
 def test_what_is_no_share_is_refused(text: str, word: str) -> None:
     with pytest.raises(UsageError, match=word):
-        share_of(text, "--threshold", most=0.5)
+        share_of(text, "--threshold", least=LEAST_DIFFERENCE, most=0.5)
 
 
 @pytest.mark.parametrize(

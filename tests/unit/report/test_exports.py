@@ -9,9 +9,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from orchestrator.app.exporting import EXPORTERS, FORMATS, export
+from orchestrator.app.exporting import EXPORTERS, FORMATS, ExportRequest, export
 from orchestrator.app.lab import Results
-from orchestrator.app.requests import ExportRequest
 from orchestrator.errors import UsageError
 from orchestrator.installation import data_folder, find
 from orchestrator.plugins import Exporter
