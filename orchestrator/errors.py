@@ -298,3 +298,16 @@ def nearest(word: str, words: Iterable[str]) -> str:
     """Return ``did you mean 'x'?``, or an empty text when no word is similar."""
     match = closest(word, words)
     return f"did you mean {match!r}?" if match else ""
+
+
+def choices(word: str, words: Iterable[str]) -> str:
+    """Return the hint for a word that isn't one of ``words``: the most similar one, or all."""
+    names = [*words]
+    return nearest(word, names) or f"choose one of {', '.join(names)}"
+
+
+def check_word(option: str, word: str, words: Iterable[str]) -> None:
+    """Raise UsageError for an option's word that isn't one of ``words``."""
+    names = [*words]
+    if word not in names:
+        raise UsageError(f"{option} {word!r} isn't known", hint=choices(word, names))

@@ -20,7 +20,7 @@ from orchestrator.errors import (
     MissingPackageError,
     PluginError,
     UsageError,
-    nearest,
+    choices,
 )
 from orchestrator.frozen import frozen
 
@@ -144,7 +144,7 @@ def find(
     if name not in candidates:
         raise UsageError(
             f"there is no {group.removesuffix('s')} {name!r}",
-            hint=nearest(name, candidates) or f"there are {', '.join(candidates)}",
+            hint=choices(name, candidates),
         )
     return core[name] if name in core else load(plugins(group)[name], kind)
 

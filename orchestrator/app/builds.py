@@ -14,7 +14,7 @@ from orchestrator.artifacts.executables import check_shows_benchmark
 from orchestrator.artifacts.fetch import fetch_build
 from orchestrator.config.declarations import all_tool_names, tool_by_name
 from orchestrator.engine.flag_check import ask_for_flags, learn_flags
-from orchestrator.errors import ArtifactError, OutputParseError, UsageError, closest
+from orchestrator.errors import ArtifactError, OutputParseError, UsageError, nearest
 from orchestrator.frozen import frozen
 from orchestrator.installation import plugins
 from orchestrator.programs import program, programs
@@ -126,8 +126,7 @@ def flags_of(
     flags = _source(workspace, _tool(tool, declared), build, serial)
     bare = name.removeprefix("--").partition("=")[0]
     if bare and bare not in flags.schema.flags:
-        nearest = closest(bare, flags.schema.flags)
-        hint = f"did you mean {nearest}?" if nearest else "'benchfarm flags' lists them"
+        hint = nearest(bare, flags.schema.flags) or "'benchfarm flags' lists them"
         raise UsageError(f"{flags.title}: there is no flag {bare!r}", hint=hint)
     return flags, flags.schema.flags[bare] if bare else None
 

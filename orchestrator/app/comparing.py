@@ -34,7 +34,7 @@ from orchestrator.app.stored import (
 )
 from orchestrator.app.workspace import Workspace
 from orchestrator.engine.decisions import slim
-from orchestrator.errors import ArtifactError, UsageError
+from orchestrator.errors import ArtifactError, UsageError, check_word, choices
 from orchestrator.files import safe_name
 from orchestrator.records.campaign import Campaign, Pairing
 from orchestrator.records.case import FIGURE_PASS, CampaignId, Case, grouped
@@ -82,15 +82,12 @@ def compare(workspace: Workspace, sides: Sequence[str], options: CompareOptions)
 
 def _rule(sides: Sequence[str], options: CompareOptions) -> Rule:
     """Return the rule of a comparison; the keys of a configuration are facts that may differ."""
-    if options.by not in list(Axis):
-        raise UsageError(
-            f"--by {options.by!r} isn't known", hint=f"choose one of {', '.join(Axis)}"
-        )
+    check_word("--by", options.by, Axis)
+    facts = [fact for fact in Fact if fact not in ABSOLUTE]
     for name in options.allow:
-        if name not in list(Fact) or name in ABSOLUTE:
-            names = ", ".join(fact for fact in Fact if fact not in ABSOLUTE)
+        if name not in facts:
             raise UsageError(
-                f"--allow {name!r} isn't a fact that may differ", hint=f"choose of {names}"
+                f"--allow {name!r} isn't a fact that may differ", hint=choices(name, facts)
             )
     axis = Axis(options.by)
     parts = [part for side in sides for part in config_parts(side)] if axis is Axis.CONFIG else []

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, cast
 
 from orchestrator.app.plugin_kinds import Exporter
-from orchestrator.errors import UsageError
+from orchestrator.errors import UsageError, check_word
 from orchestrator.files import (
     check_folder,
     draft_of,
@@ -152,10 +152,7 @@ def export(settings: Settings, request: ExportRequest) -> tuple[Path, DoneAnswer
 
     exporter = find("exporters", request.form, Exporter, EXPORTERS)
     target = request.out or exporter.path
-    if request.rows not in ROWS:
-        raise UsageError(
-            f"there are no rows of {request.rows!r}", hint=f"choose one of {', '.join(ROWS)}"
-        )
+    check_word("--rows", request.rows, ROWS)
     if request.rows != ROWS[0] and not exporter.takes_rows:
         raise UsageError(f"--rows doesn't apply to {request.form}", hint="leave out --rows")
     if request.runs and not exporter.takes_runs:

@@ -18,7 +18,7 @@ from orchestrator.app.requests import CompareOptions
 from orchestrator.app.status import event_text
 from orchestrator.app.stored import find_campaigns, report_data, report_title, write_html
 from orchestrator.app.workspace import Workspace
-from orchestrator.errors import BenchfarmError, UsageError
+from orchestrator.errors import BenchfarmError, UsageError, choices
 from orchestrator.frozen import frozen
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.plan import Plan
@@ -388,8 +388,7 @@ class Results(_Rows[ResultRow]):
         from orchestrator.report.exports import frame_of
 
         if what not in get_args(_Frame):
-            names = ", ".join(get_args(_Frame))
-            raise UsageError(f"there is no frame {what!r}", hint=f"choose one of {names}")
+            raise UsageError(f"there is no frame {what!r}", hint=choices(what, get_args(_Frame)))
         whole = frame_of(self.data, "invocations" if what == "runs" else "cases")
         if what != "usual":
             return whole

@@ -25,7 +25,7 @@ from orchestrator.cli.commands import (
 )
 from orchestrator.cli.devices import EQUAL_RUNS, equal_sides_result
 from orchestrator.cli.output import CommandResult, format_of, room, tables_result, to_json
-from orchestrator.errors import UsageError
+from orchestrator.errors import UsageError, check_word
 from orchestrator.files import check_writable, write_file
 from orchestrator.frozen import frozen
 from orchestrator.records.plan import Plan, PlanOptions, fixed_count
@@ -93,10 +93,7 @@ class Output:
         from orchestrator.analysis.comparison import FailOn
 
         form = format_of(self.form, self.out, _FORMATS, default="text")
-        if self.fail_on not in list(FailOn):
-            raise UsageError(
-                f"--fail-on {self.fail_on!r} isn't known", hint=f"choose one of {', '.join(FailOn)}"
-            )
+        check_word("--fail-on", self.fail_on, FailOn)
         if self.out is not None:
             check_writable(self.out)
         return replace(self, form=form)

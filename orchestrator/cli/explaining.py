@@ -10,7 +10,7 @@ from typer import Argument
 
 from orchestrator.cli.commands import command
 from orchestrator.cli.output import CommandResult
-from orchestrator.errors import UsageError, nearest
+from orchestrator.errors import UsageError, choices, nearest
 from orchestrator.frozen import frozen
 from orchestrator.installation import data_folder
 from orchestrator.records.failures import FAILURES, INSTALL_STEPS
@@ -139,9 +139,7 @@ def completion(shell: Annotated[str, Argument(help="bash, zsh or fish.")]) -> Co
     Example: benchfarm completion bash >> ~/.bashrc
     """
     if shell not in _SHELLS:
-        raise UsageError(
-            f"there is no completion for {shell!r}", hint=f"one of {', '.join(_SHELLS)}"
-        )
+        raise UsageError(f"there is no completion for {shell!r}", hint=choices(shell, _SHELLS))
     from typer.completion import get_completion_script  # type: ignore[attr-defined]
 
     script = get_completion_script(

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TextIO, TypeVar, cast
 
 from orchestrator import __version__
-from orchestrator.errors import HostStorageError, StoreAwayError, UsageError
+from orchestrator.errors import HostStorageError, StoreAwayError, UsageError, choices
 from orchestrator.frozen import frozen
 from orchestrator.tables.escapes import WIDTH, is_unseen, one_line, visible_block
 
@@ -461,9 +461,7 @@ def format_of(
     of_ending = next(iter(endings.get(f".{chosen}", ())), "")
     chosen = of_ending if of_ending in formats and chosen not in formats else chosen
     if chosen and chosen not in formats:
-        raise UsageError(
-            f"there is no format {chosen!r}", hint=f"choose one of {', '.join(formats)}"
-        )
+        raise UsageError(f"there is no format {chosen!r}", hint=choices(chosen, formats))
     ending = out.suffix.lower() if out is not None else ""
     fitting = endings.get(ending, ())
     if not fitting and (chosen or not ending):

@@ -15,8 +15,7 @@ from typer import Argument, Option
 from orchestrator.cli.campaigns import reporting_workspace
 from orchestrator.cli.commands import DryRun, Out, Texts, command, workspace_of
 from orchestrator.cli.output import CommandResult, Streamed, room, tables_result
-from orchestrator.errors import StoreError, UsageError
-from orchestrator.fields import unknown_word_message
+from orchestrator.errors import StoreError, UsageError, check_word
 from orchestrator.files import write_file
 from orchestrator.frozen import frozen
 from orchestrator.records.campaign import (
@@ -71,8 +70,8 @@ def campaigns(
     from orchestrator.tables.runs import StoredCampaign, campaigns_table
 
     states = (*CampaignStatus, CUT_OFF, ELSEWHERE)
-    if status and status not in states:
-        raise UsageError(f"--status: {unknown_word_message(status, states)}")
+    if status:
+        check_word("--status", status, states)
     with workspace_of(settings) as workspace:
         listed = workspace.store.campaigns(with_hidden=hidden)
         # Read after the campaigns: a removed one is left out, a new one isn't listed.
@@ -135,8 +134,8 @@ def runs(
     from orchestrator.app.stored import find_campaigns, listed_runs
     from orchestrator.tables.runs import runs_table
 
-    if selection.outcome and selection.outcome not in list(Outcome):
-        raise UsageError(f"--status: {unknown_word_message(selection.outcome, Outcome)}")
+    if selection.outcome:
+        check_word("--status", selection.outcome, Outcome)
     with workspace_of(settings) as workspace:
         chosen = [item.campaign_id for item in find_campaigns(workspace.store, campaign)]
 

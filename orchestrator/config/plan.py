@@ -28,11 +28,11 @@ from orchestrator.config.yaml_file import (
     checked,
     read_yaml,
 )
-from orchestrator.errors import UsageError
+from orchestrator.errors import UsageError, choices
 from orchestrator.fields import unknown_word_message
 from orchestrator.files import expanded
 from orchestrator.installation import plugins
-from orchestrator.passes import pass_hint, pass_of, plan_keys, plan_pass_names
+from orchestrator.passes import pass_of, plan_keys, plan_pass_names
 from orchestrator.records.case import USUAL_TOOL, DelegateName, Pass
 from orchestrator.records.device import FIELDS, parse_predicate
 from orchestrator.records.model import ManifestEntry
@@ -379,7 +379,7 @@ def _delegate(value: object) -> object:
 def _pass(name: object) -> object:
     """Return the name of a pass that a plan may ask for; raises ValueError."""
     if name not in plan_pass_names():
-        raise ValueError(f"there is no pass {name!r}; {pass_hint(str(name))}")
+        raise ValueError(f"there is no pass {name!r}; {choices(str(name), plan_pass_names())}")
     # A plugin's that is broken is refused as such.
     pass_of(Pass(name))
     return name

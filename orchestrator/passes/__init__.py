@@ -12,7 +12,7 @@ from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.errors import PluginError, UsageError, nearest
+from orchestrator.errors import PluginError, UsageError, choices
 from orchestrator.installation import is_own, load, plugins
 from orchestrator.records.case import Pass
 from orchestrator.records.plan import Plan, PlanKey, keys_of
@@ -35,7 +35,9 @@ def pass_of(name: Pass) -> PassSpec:
     from orchestrator.passes.specification import PassSpec
 
     if name.value not in pass_names():
-        raise UsageError(f"there is no pass {name.value!r}", hint=pass_hint(name.value))
+        raise UsageError(
+            f"there is no pass {name.value!r}", hint=choices(name.value, plan_pass_names())
+        )
     is_builtin = name.value in _BUILTIN
     pass_spec = (
         import_module(f"{__name__}.{name.value}").PASS
@@ -50,12 +52,6 @@ def pass_of(name: Pass) -> PassSpec:
             f"the pass {name.value!r} of a plugin lacks a prefix and a dot before its name: acme.idle"
         )
     return pass_spec
-
-
-def pass_hint(name: str) -> str:
-    """Return a hint for an unknown name: the nearest pass that a plan may name, or all."""
-    names = plan_pass_names()
-    return nearest(name, names) or f"there are {', '.join(names)}"
 
 
 @functools.cache

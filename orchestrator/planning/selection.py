@@ -9,7 +9,7 @@ from dataclasses import field
 from typing import Final
 
 from orchestrator.delegates import DELEGATES, Delegate, flags_of, requested_delegates
-from orchestrator.errors import UsageError, nearest
+from orchestrator.errors import UsageError, choices
 from orchestrator.frozen import frozen
 from orchestrator.programs import declared_for, program, programs, usual_tool
 from orchestrator.programs.flags import schema_of
@@ -68,13 +68,11 @@ def check_names(
         for name in names:
             if name not in existing:
                 hint = (
-                    f"there are {', '.join(sorted(existing))}"
+                    choices(name, sorted(existing))
                     if existing
                     else f"devices.yaml gives no phone a {kind}"
                 )
-                raise UsageError(
-                    f"there is no {kind} {name!r}", hint=nearest(name, sorted(existing)) or hint
-                )
+                raise UsageError(f"there is no {kind} {name!r}", hint=hint)
 
 
 def choose(

@@ -21,7 +21,7 @@ from typing import Annotated, Any, Final, NamedTuple, assert_never
 
 from pydantic import AfterValidator, Field
 
-from orchestrator.errors import UsageError, nearest
+from orchestrator.errors import UsageError, choices
 from orchestrator.fields import SOME, Celsius, OneOrMany, Text, unique
 from orchestrator.frozen import frozen
 from orchestrator.records.case import DelegateName, Serial
@@ -467,8 +467,7 @@ def _fact_rule(text: str) -> FactRule:
         )
     name = match["name"] if "." in match["name"] else match["name"].lower()
     if "." not in name and name not in _NAMES:
-        suggestion = nearest(name, _NAMES) or f"known are {', '.join(_NAMES)}"
-        raise UsageError(f"unknown fact {name!r} in {text!r}; {suggestion}")
+        raise UsageError(f"unknown fact {name!r} in {text!r}; {choices(name, _NAMES)}")
     kind = "text" if "." in name else "texts" if name in _LABELS else FIELDS[name].kind
     symbol = match["symbol"] or ""
     if kind == "truth" and not symbol:

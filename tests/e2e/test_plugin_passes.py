@@ -97,7 +97,7 @@ def test_a_pass_that_is_not_whole_is_refused_by_name(
 
 @pytest.mark.parametrize(
     ("name", "what"),
-    [("enrgy", "did you mean 'energy'?"), ("reference", "there are timing, memory")],
+    [("enrgy", "did you mean 'energy'?"), ("reference", "choose one of timing, memory")],
 )
 def test_an_unknown_pass_is_refused_with_the_nearest(
     cli: Cli, tmp_path: Path, name: str, what: str

@@ -116,4 +116,4 @@ def test_a_tag_that_no_device_has_and_that_is_like_none_is_refused_with_all_tags
     with pytest.raises(UsageError) as caught:
         check_names(DeviceSelection(tags=("rooted", "zzz")), (), LABELS.values())
     told = str(caught.value), caught.value.hint
-    assert told == ("there is no tag 'zzz'", "there are new, rooted")
+    assert told == ("there is no tag 'zzz'", "choose one of new, rooted")

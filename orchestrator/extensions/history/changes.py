@@ -14,7 +14,13 @@ from typing import Final
 
 import numpy as np
 
-from orchestrator.errors import ArtifactError, BenchfarmError, InterruptedByUserError, UsageError
+from orchestrator.errors import (
+    ArtifactError,
+    BenchfarmError,
+    InterruptedByUserError,
+    UsageError,
+    check_word,
+)
 from orchestrator.extensions.history.changepoint import Floats, changes, is_alarm
 from orchestrator.extensions.history.regressions import (
     LatencyChange,
@@ -126,10 +132,7 @@ def find_changes(
 
     Raises UsageError.
     """
-    if fail_on not in FAIL_ON:
-        raise UsageError(
-            f"--fail-on {fail_on!r} is unknown", hint=f"choose one of {', '.join(FAIL_ON)}"
-        )
+    check_word("--fail-on", fail_on, FAIL_ON)
     regressions = find_regressions(workspace.store, question)
     if confirm:
         confirm_changes(workspace, regressions.changes)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 from typer import Option
 
-from orchestrator.errors import UsageError, nearest
+from orchestrator.errors import UsageError, choices, nearest
 from orchestrator.frozen import frozen
 from orchestrator.installation import data_folder
 from orchestrator.plugins import CommandResult, Settings, Texts, command, room, tables_result
@@ -195,9 +195,10 @@ def show_table(
         campaigns=campaigns or (),
         every=every,
     )
-    if unknown := set(request.sources) - {"store", *_PUBLISHED}:
-        hint = f"choose one of store, {', '.join(_PUBLISHED)}"
-        raise UsageError(f"there is no source {unknown.pop()!r}", hint=hint)
+    sources_known = ("store", *_PUBLISHED)
+    for source in request.sources:
+        if source not in sources_known:
+            raise UsageError(f"there is no source {source!r}", hint=choices(source, sources_known))
     figures = [
         figure
         for source, load in _PUBLISHED.items()

@@ -20,7 +20,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
-from orchestrator.errors import HostStorageError, UsageError
+from orchestrator.errors import HostStorageError, UsageError, choices
 from orchestrator.files import write_file
 from orchestrator.frozen import frozen
 from orchestrator.installation import require_packages
@@ -148,7 +148,7 @@ def check_order(order: BuildOrder) -> None:
     """Raise UsageError for an order that can't be built."""
     for variant in order.variants:
         if variant not in VARIANTS:
-            raise UsageError(f"{variant!r} is no variant", hint=f"choose of {', '.join(VARIANTS)}")
+            raise UsageError(f"{variant!r} is no variant", hint=choices(variant, VARIANTS))
     path = Path(order.source)
     if not order.is_named and not path.exists():
         raise UsageError(

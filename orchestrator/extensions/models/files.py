@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestrator.errors import HostStorageError, ModelError, UsageError
+from orchestrator.errors import HostStorageError, ModelError, UsageError, choices
 from orchestrator.files import draft_of, expanded, write_file
 from orchestrator.frozen import frozen
 from orchestrator.plugins import Settings
@@ -168,7 +168,7 @@ def fetch(settings: Settings, names: Sequence[str], *, out: Path | None) -> list
     for name in names:
         if name not in published:
             raise UsageError(
-                f"no published model is called {name!r}", hint=f"choose of {', '.join(published)}"
+                f"no published model is called {name!r}", hint=choices(name, published)
             )
     with Workspace(settings) as workspace:
         downloader = workspace.downloader()

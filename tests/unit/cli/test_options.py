@@ -46,6 +46,7 @@ REFUSED: list[tuple[str, str]] = [
     # Before anything is imported for it.
     (f"import {MODEL} --out no-such/r.html", "no-such/r.html: there is no folder no-such"),
     ("report --format pdf", "there is no format 'pdf'"),
+    ("compare --by modell", "did you mean 'model'?"),
     # A percentage says that it is one.
     ("compare --threshold 0.03", f"--threshold: {EITHER_WAY}"),
     ("ab build:a build:b -m m.tflite --detect 0.03", f"--detect: {EITHER_WAY}"),
