@@ -162,25 +162,17 @@ def _source(workspace: Workspace, tool: ToolName, build_name: str, serial: str) 
 
 def _build_by_name(workspace: Workspace, tool: ToolName, build_name: str) -> Build:
     """Return a build for any ABI; one for this computer is asked for its flags here."""
-    problem: ArtifactError | None = None
     host = workspace.host()
     facts = host.facts()
-    places = [(abi, facts.kind) for abi in facts.abis] + [
+    targets = [(abi, facts.kind) for abi in facts.abis] + [
         (abi, DeviceKind.ANDROID) for abi in _PHONE_ABIS
     ]
-    for abi, kind in places:
-        try:
-            build = workspace.library.resolve(tool, abi, name_or_path=build_name, kind=kind)
-        except ArtifactError as error:
-            problem = problem or error
-            continue
-        if kind is facts.kind:
-            learn_flags(
-                workspace.flag_book, workspace.lease, [(host, facts)], {(facts.serial, tool): build}
-            )
-        return build
-    assert problem is not None
-    raise problem
+    build, kind = workspace.library.resolve_first(tool, targets, name_or_path=build_name)
+    if kind is facts.kind:
+        learn_flags(
+            workspace.flag_book, workspace.lease, [(host, facts)], {(facts.serial, tool): build}
+        )
+    return build
 
 
 def _on_device(workspace: Workspace, tool: ToolName, build_name: str, serial: str) -> Build:

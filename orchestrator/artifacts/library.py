@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -251,9 +251,7 @@ class BuildLibrary:
         one.
         """
         names = [abi_name(abi, facts.kind) for abi in facts.abis]
-        specs = [
-            spec for spec in self.specs if spec.tool is tool and spec.default and spec.abi in names
-        ]
+        specs = [spec for spec in self._specs_of(tool) if spec.abi in names]
         return min(specs, key=lambda spec: names.index(spec.abi), default=None)
 
     # Choosing
@@ -306,15 +304,23 @@ class BuildLibrary:
             ArtifactError: as :meth:`resolve`; also for a fake binary on a real phone, a program for
                 a newer Android.
         """
+        targets = [(abi, facts.kind) for abi in facts.abis or ("",)]
+        build, _ = self.resolve_first(tool, targets, name_or_path=name_or_path)
+        self.check_for(build, facts)
+        return build
+
+    def resolve_first(
+        self, tool: ToolName, targets: Iterable[tuple[str, DeviceKind]], *, name_or_path: str = ""
+    ) -> tuple[Build, DeviceKind]:
+        """Return the program for the first ABI of a kind of device that there is one for, and that
+        kind; raises the first ABI's ArtifactError where there is none.
+        """
         problems: list[ArtifactError] = []
-        for abi in facts.abis or ("",):
+        for abi, kind in targets:
             try:
-                build = self.resolve(tool, abi, name_or_path=name_or_path, kind=facts.kind)
+                return self.resolve(tool, abi, name_or_path=name_or_path, kind=kind), kind
             except ArtifactError as error:
                 problems.append(error)
-                continue
-            self.check_for(build, facts)
-            return build
         raise problems[0]
 
     def check_for(self, build: Build, facts: DeviceFacts) -> None:
@@ -395,7 +401,7 @@ class BuildLibrary:
         """Return the real programs that may stand for a tool, the newest first: the declared
         default, else others.
         """
-        defaults = {spec.name for spec in self.specs if spec.default and spec.tool is tool}
+        defaults = {spec.name for spec in self._specs_of(tool)}
         real = [r for r in self._newest_first() if not r.is_virtual and self._is_allowed(r)]
         declared = {spec.name for spec in self.specs}
         return [r for r in real if r.name in defaults] or [
@@ -442,12 +448,7 @@ class BuildLibrary:
         if candidates:
             has = {f"{release.tool} for {','.join(release.built_for)}" for release in candidates}
             message += f" (there is {', '.join(sorted(has))})"
-        specs = [
-            spec
-            for spec in self.specs
-            if spec.tool is tool and (spec.name == base or (not base and spec.default))
-        ]
-        spec = next((item for item in specs if item.abi == build_abi), None)
+        spec = next((item for item in self._specs_of(tool, base) if item.abi == build_abi), None)
         hint = spec.how_to_get if spec else f"benchfarm build add FILE --name {base or 'NAME'}"
         return ArtifactError(message, hint=hint)
 
@@ -474,6 +475,14 @@ class BuildLibrary:
         return next(
             (spec.tool for spec in self.specs if spec.name == name), usual_tool(DeviceKind.ANDROID)
         )
+
+    def _specs_of(self, tool: ToolName, name: str = "") -> list[BuildSpec]:
+        """Return the declarations of a tool's builds of a name, without a name the default ones."""
+        return [
+            spec
+            for spec in self.specs
+            if spec.tool is tool and (spec.name == name if name else spec.default)
+        ]
 
     def _declared_spec(self, name: str, abis: Sequence[str]) -> BuildSpec | None:
         """Return a build's declaration for these ABIs, else the one of another ABI without its
