@@ -340,8 +340,13 @@ class CaseResult:
 
     @property
     def has_completed(self) -> bool:
-        """Whether a run of it completed, whose outputs can be checked."""
-        return any(run.outcome is Outcome.COMPLETED for run in self.runs)
+        """Whether a run of its newest campaign completed, whose outputs can be checked."""
+        newest = (self.timing or self.runs)[-1:]
+        return any(
+            run.outcome is Outcome.COMPLETED
+            for run in self.runs
+            if run.campaign_id == newest[0].campaign_id
+        )
 
     @cached_property
     def outputs(self) -> Outputs | None:

@@ -111,8 +111,9 @@ def judge_cases(
             program=builds.get(case.build_sha256),
         )
         # A case without a completed run has no outputs to check.
-        check = checks.get(case.outputs_key) if checks and result.has_completed else None
-        gathered[key] = _with_outputs(result, check)
+        if checks and result.has_completed:
+            result = _with_outputs(result, checks.get(case.outputs_key))
+        gathered[key] = result
     return gathered
 
 

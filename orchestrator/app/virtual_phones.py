@@ -195,7 +195,7 @@ def start(
         if here := running(settings):
             raise UsageError(
                 f"{here[0].state_dir}: virtual phones are running here already",
-                hint="'benchfarm virtual up PROFILE' adds phones, 'benchfarm virtual down' stops it",
+                hint="'benchfarm virtual up PROFILE' adds phones, 'benchfarm virtual down' stops them",
             )
         server.revive()
         try:

@@ -95,7 +95,7 @@ def test_a_lab_of_which_a_process_still_runs_is_not_started_again(
     wait_until(lambda: len(virtual_phones.labs(settings)) == 1, "the process to end", 60.0)
     with pytest.raises(UsageError, match="virtual phones are running here already") as raised:
         virtual_phones.start(settings, SIX)
-    assert "'benchfarm virtual down' stops it" in raised.value.hint
+    assert "'benchfarm virtual down' stops them" in raised.value.hint
     assert virtual_phones.labs(settings) == [left]
     addresses = {phone.address for phone in killed.phones}
     with Workspace(settings) as workspace:

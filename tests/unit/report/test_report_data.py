@@ -193,6 +193,11 @@ def test_outputs_that_are_known_are_not_those_of_a_case_that_only_failed():
     shown = {row.case.threads: exported(row) for row in data.results}
     assert (shown[1]["outputs"], shown[4]["outputs"]) == ("checked", None)
     assert shown[4]["outputs_error"] is None
+    # An earlier campaign compared them; in the newest one the case failed.
+    crash = {"outcome": Outcome.FAILED, "quality": Quality.REJECTED, "reason_code": "crashed"}
+    newest = run(gpu, 0, None, campaign_id=LATER, **crash)
+    (row,) = data_of(parity(gpu, ParityVerdict.SAME, 0.001), newest).results
+    assert (exported(row)["outputs"], exported(row)["outputs_error"]) == (None, None)
 
 
 def test_a_case_whose_threads_are_unused_is_none_of_those_that_were_abandoned():

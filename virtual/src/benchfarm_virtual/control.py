@@ -91,7 +91,7 @@ def start_phones(
     if _is_running(state_dir):
         raise UsageError(
             f"{state_dir}: virtual phones are running here already",
-            hint="stop it with 'benchfarm virtual down'",
+            hint="stop them with 'benchfarm virtual down'",
         )
     (state_dir / STATE_FILE).unlink(missing_ok=True)
     settings = {
