@@ -21,7 +21,7 @@ from orchestrator.records.case import FIGURE_PASS, grouped
 from orchestrator.records.device import device_matches
 from orchestrator.records.model import FIGURE, PHASES, TOKENS, worded
 from orchestrator.tables.table import DATA, MS, Column, Kind, Table
-from orchestrator.units import US_PER_MS, US_PER_S, counted, split
+from orchestrator.units import US_PER_MS, US_PER_S, counted, first_few, split
 
 if TYPE_CHECKING:
     from orchestrator.plugins import Workspace
@@ -124,6 +124,8 @@ _MOST_CAMPAIGNS: Final = 50
 _OLDER: Final = (
     "Only the newest campaign of each model and phone is shown: --campaign names others."
 )
+#: Unfinished campaigns that are named.
+_MOST_NAMED: Final = 3
 _SEARCHED: Final = f"The newest {_MOST_CAMPAIGNS} campaigns were searched."
 
 
@@ -295,9 +297,9 @@ def _tables(
 
     data = report_data(workspace, list(by_id.values()), has_logs=False, is_shown=is_newest)
     store = workspace.store
-    older = [_OLDER] if newest and len(by_id) < store.campaign_count() else []
+    notes = [_OLDER] if newest and len(by_id) < store.campaign_count() else []
     if newest and len(store.campaigns(limit=_MOST_CAMPAIGNS + 1)) > _MOST_CAMPAIGNS:
-        older.append(_SEARCHED)
+        notes.append(_SEARCHED)
     called = {
         subject: {name for row in rows for name in (row.model.label, row.case.model_name)}
         for subject, rows in grouped(data.results, lambda row: row.model.subject).items()
@@ -308,13 +310,22 @@ def _tables(
     def is_selected(row: ResultRow) -> bool:
         return request.has(called[row.model.subject], row.device.names)
 
+    unfinished = {
+        item.campaign_id
+        for row in data.results
+        for item in row.campaigns
+        if is_selected(row) and not item.status.is_over
+    }
+    if unfinished:
+        ids = ", ".join(first_few(sorted(unfinished, reverse=True), _MOST_NAMED))
+        notes.append(f"Not finished, figures may change: {ids}.")
     if not request.every and not figures:
         fastest = fastest_table([item for item in data.contests if is_selected(item.shown)])
         is_all = not (request.models or request.devices)
         yield replace(
             fastest,
             nothing=fastest.nothing if is_all else _NO_FIGURE,
-            notes=(*fastest.notes, *older),
+            notes=(*fastest.notes, *notes),
             groups=int(room() is not None),
         )
         return
@@ -341,7 +352,7 @@ def _tables(
         # On a terminal, where columns may be split into several bands, the phone identifies a row.
         groups=int(room() is not None),
         nothing=_NO_FIGURE,
-        notes=(*fastest_notes(rows, names), *older),
+        notes=(*fastest_notes(rows, names), *notes),
     )
     if figures and "store" in request.sources:
         yield _comparison_table(published, rows, called)

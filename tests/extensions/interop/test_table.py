@@ -13,7 +13,7 @@ from datetime import timedelta
 import pytest
 
 from orchestrator.installation import data_folder
-from orchestrator.records.campaign import Origin, Pairing, Terms
+from orchestrator.records.campaign import CampaignStatus, Origin, Pairing, Terms
 from orchestrator.records.case import CampaignId, DelegateName, ModelSha, Pass, RunId
 from tests.samples.command import Cli
 from tests.samples.sample_lab import (
@@ -189,6 +189,18 @@ def test_of_a_campaign_that_one_model_is_taken_from_the_others_older_figures_sta
         pytest.approx(7_000, 0.01),
         pytest.approx(3_000, 0.01),
     ]
+
+
+@pytest.mark.parametrize("words", ["", "--all", "--campaign newer"])
+def test_a_campaign_that_was_cut_off_is_named_below_its_figures(tmp_path, words):
+    other = replace(GPU, serial=OTHER.serial)
+    old, new = series(other, 9_000), series(GPU, 7_000, campaign_id="newer")
+    cut = campaign_of(new, campaign_id="newer", status=CampaignStatus.RUNNING)
+    lab = lab_of(old + new, REAL_PIXEL, OTHER)
+    home = stored(tmp_path / "home", replace(lab, campaigns=[campaign_of(old), cut]))
+    assert "Not finished, figures may change: newer." in table(home, words)
+    assert "Not finished" not in table(home, f"--campaign {CAMPAIGN}")
+    assert "Not finished" not in table(home, f"-s {OTHER.serial}")
 
 
 def test_a_newer_campaign_without_a_latency_hides_no_figure(tmp_path):
