@@ -15,7 +15,7 @@ from typer import Argument, Option
 from orchestrator.cli.campaigns import reporting_workspace
 from orchestrator.cli.commands import DryRun, Out, Texts, command, workspace_of
 from orchestrator.cli.output import CommandResult, Streamed, room, tables_result
-from orchestrator.errors import StoreError, UsageError, check_word
+from orchestrator.errors import StoreError, UsageError, check_word, nearest
 from orchestrator.files import write_file
 from orchestrator.frozen import frozen
 from orchestrator.records.campaign import (
@@ -25,7 +25,7 @@ from orchestrator.records.campaign import (
     CampaignProgress,
     CampaignStatus,
 )
-from orchestrator.records.case import CampaignId
+from orchestrator.records.case import CampaignId, DelegateName
 from orchestrator.records.run import Outcome, RunRecord
 from orchestrator.settings import Settings
 from orchestrator.tables.escapes import one_line
@@ -136,8 +136,19 @@ def runs(
 
     if selection.outcome:
         check_word("--status", selection.outcome, Outcome)
+    delegate, serial = selection.delegate.lower(), selection.device.lower()
+    # A plugin's have a dot.
+    if delegate and "." not in delegate:
+        check_word("--delegate", delegate, DelegateName)
     with workspace_of(settings) as workspace:
         chosen = [item.campaign_id for item in find_campaigns(workspace.store, campaign)]
+        serials = [*workspace.store.devices()]
+    if serial and serial not in map(str.lower, serials):
+        raise UsageError(
+            f"--serial: no phone {selection.device!r} is stored",
+            hint=nearest(selection.device, serials)
+            or "'benchfarm results runs' without it shows each run's phone",
+        )
 
     def fitting() -> Iterator[RunRecord]:
         # Read while they are printed: a large campaign's runs aren't held in memory.

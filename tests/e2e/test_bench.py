@@ -120,7 +120,13 @@ def test_lists_have_limits_and_filters(lab: Lab, model: Path) -> None:
     assert len(piped.splitlines()) == 1 + 4
     fitting = lab.cli("results runs -d nnapi").ok().stdout
     assert f"campaign {result['campaign_id']} has no matching run" in fitting
-    assert "did you mean 'failed'?" in lab.cli("results runs --status faild").ended_with(2).stderr
+    for words, told in {
+        "--status faild": "did you mean 'failed'?",
+        "-d gpi": "did you mean 'gpu'?",
+        "-s VIRTUAL-PIXL-3": f"did you mean '{lab.serial}'?",
+        "-s bogus": "no phone 'bogus' is stored",
+    }.items():
+        assert told in lab.cli(f"results runs {words}").ended_with(2).stderr
 
 
 def test_files_are_pushed_once(lab: Lab, model: Path, tmp_path: Path) -> None:
