@@ -45,7 +45,7 @@ from orchestrator.tables.farm import (
 from orchestrator.tables.html import Html, fold, mark, template
 from orchestrator.tables.labels import STATE_CLASSES, moment_text, short_names
 from orchestrator.tables.table import MS, NOTHING, PAGE, Column, Kind, Table, column_decimals
-from orchestrator.units import US_PER_MS, format_change
+from orchestrator.units import US_PER_MS, first_few, format_change
 
 #: Rows of the overview for browsers without scripts.
 _PLAIN_ROWS: Final = 200
@@ -54,6 +54,7 @@ _MAX_MEMBERS: Final = 20
 #: Jobs that the farm's page lists, at most; with more than _MAX_OPEN, submissions are folded.
 _MAX_JOBS: Final = 100
 _MAX_OPEN: Final = 12
+_MAX_ORIGINS: Final = 3
 #: A line is broken where this many nights have no figure.
 _GAP: Final = 8
 
@@ -193,6 +194,13 @@ def farm_page(
 def series_page(site: Site, row: SiteSeries) -> str:
     """Return the page of one series."""
     nights = site.night_figures(row)
+    # The newest first, each once.
+    origins = dict.fromkeys(
+        site.by_id[item].origin
+        for night in reversed(nights)
+        for item in night.campaigns
+        if item in site.by_id
+    )
     return _page(
         "site_series.html.j2",
         site,
@@ -203,14 +211,7 @@ def series_page(site: Site, row: SiteSeries) -> str:
         chart=_chart(row, nights),
         changed=Table(name="changes", caption="Changes", columns=CHANGES, rows=row.changes[::-1]),
         table=_nights_table(site, row, nights),
-        origins=sorted(
-            {
-                site.by_id[item].origin
-                for night in nights
-                for item in night.campaigns
-                if item in site.by_id
-            }
-        ),
+        origins=first_few([*filter(None, origins)], _MAX_ORIGINS),
         quality=_quality(row, nights[-1]),
         is_virtual=row.is_virtual,
         is_mixed=False,

@@ -3,6 +3,7 @@
 import json
 import re
 from dataclasses import replace
+from datetime import timedelta
 from html.parser import HTMLParser
 from itertools import pairwise
 from urllib.parse import urljoin
@@ -15,6 +16,7 @@ from orchestrator.extensions.history import pages as site_pages
 from orchestrator.extensions.history.pages import MANIFEST
 from orchestrator.extensions.history.regressions import Question, find_regressions
 from orchestrator.extensions.history.site import gather
+from orchestrator.records.campaign import Origin, Terms
 from orchestrator.records.case import Pass
 from orchestrator.records.verdict import Finding, Quality, QualityVerdict, Severity
 from orchestrator.store.opening import MemoryStore, open_store
@@ -27,7 +29,7 @@ from tests.samples.history_lab import (
     night_of_place,
 )
 from tests.samples.records import settings_in
-from tests.samples.sample_lab import PIXEL_3, case, lab_of, series
+from tests.samples.sample_lab import PIXEL_3, START, campaign_of, case, lab_of, series
 
 HOSTILE = "../../<img src=x onerror=alert(1)>\u202e\n"
 
@@ -222,6 +224,23 @@ def test_virtual_phones_are_labelled_on_overview_and_series(site):
     assert "Every figure on this page comes from benchfarm's own virtual phone" in html
     assert 'class="badge virtual"' in html
     assert virtual.silent_nights == NIGHTS - 35
+
+
+def test_a_series_of_many_imported_files_names_the_newest_ones():
+    store = MemoryStore()
+    for night in range(12):
+        runs = series(case(PIXEL_3), 20_000, campaign_id=f"night-{night}")
+        origin = Origin(file=f"night-{night}.zip", sha256="0" * 64)
+        at = START + timedelta(days=night)
+        planned = campaign_of(
+            runs, campaign_id=f"night-{night}", created_at=at, terms=Terms(origin=origin)
+        )
+        replace(lab_of(runs), campaigns=[planned]).store_in(store)
+    site = gather(store, since=None)
+    html = site_pages.series_page(site, site.series[0])
+    told = re.findall(r"imported from (night-\d+)\.zip", html)
+    assert told == ["night-11", "night-10", "night-9"]
+    assert "; and 9 more" in html
 
 
 def test_a_campaign_of_virtual_phones_says_so_without_a_latency():
