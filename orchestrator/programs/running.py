@@ -372,6 +372,8 @@ class ImportedTool:
         """``read`` returns the runs of a text in their order."""
         self.name = name
         self._read = read
+        #: The last text, and its runs: a file's runs are parsed one after the other.
+        self._last: tuple[bytes, list[ToolReport]] | None = None
 
     def run(self, device: Device, request: InvocationRequest) -> RawOutput:
         """Raise UsageError: the app isn't started by benchfarm."""
@@ -382,7 +384,10 @@ class ImportedTool:
 
     def parse(self, raw: RawOutput, case: Case) -> ToolReport:
         """Read the run that was selected at import; a text without it gives a failed report."""
-        reports = self._read(raw.data(SOURCE).decode("utf-8", "replace"))
+        source = raw.data(SOURCE)
+        if self._last is None or self._last[0] != source:
+            self._last = source, self._read(source.decode("utf-8", "replace"))
+        reports = self._last[1]
         chosen = int(json.loads(raw.data(_SELECTION) or b"{}").get("run", 0))
         if chosen < len(reports):
             return reports[chosen]

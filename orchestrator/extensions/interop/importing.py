@@ -13,7 +13,7 @@ from orchestrator.records.run import Attachment, RawOutput
 from orchestrator.tables.escapes import one_line
 from orchestrator.units import first_few
 
-#: Each run is read from its whole file again, and more memory isn't taken.
+#: Each run is stored with its whole file, and more memory isn't taken.
 _LARGEST_BYTES = 64 << 20
 _MOST_FAULTS = 20
 

@@ -5,12 +5,17 @@ import io
 import json
 import zipfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from orchestrator.programs.running import ImportedTool, source_attachments
+from orchestrator.records.case import ToolName
+from orchestrator.records.run import RawOutput, ToolReport
 from tests.samples.command import Cli
 from tests.samples.places import MODELS
+from tests.samples.sample_lab import START, case
 
 
 def litert(ms: int, *, model: str = "", signature: str = "", header: str = "INFO: ") -> str:
@@ -43,6 +48,9 @@ COMMAND = "$ ./benchmark_model --graph=m.tflite"
 ECHOED = "STARTING!\nGraph: [m.tflite]\nUse gpu: [1]\n"
 RESULT = "Inference timings in us: Init: 83, First inference: 9, Warmup (avg): 5, Inference (avg): {}000.5\n"
 LOGCAT = "09-28 06:21:39.336 19416 19416 I litert  : "
+RAW = RawOutput(
+    command="", exit_code=None, timed_out=False, started_at=START, duration_s=0.0, attachments=()
+)
 TWO_MODELS = [("mobilenet_v2", "", 233.0), ("resnet50", "", 2339.0)]
 
 
@@ -242,6 +250,23 @@ def test_run_that_a_text_holds_twice_counts_once(
     done = cli.json("import", path, "-s", "A Phone")
     assert done["imported"] == runs
     assert ("not counted again: run 2" in str(done["notes"])) == (runs == 1)
+
+
+def test_a_text_of_many_runs_is_read_once() -> None:
+    texts = list[str]()
+
+    def read(text: str) -> list[ToolReport]:
+        texts.append(text)
+        return [ToolReport(outcome="ok", label=word) for word in text.split()]
+
+    tool = ImportedTool(ToolName.TEXT, read)
+    labels = [
+        tool.parse(replace(RAW, attachments=source_attachments(text, place)), case()).label
+        for text in (b"a b c", b"d e")
+        for place in range(2)
+    ]
+    assert labels == ["a", "b", "d", "e"]
+    assert texts == ["a b c", "d e"]
 
 
 def test_run_that_two_texts_hold_counts_once(cli: Cli, tmp_path: Path) -> None:
