@@ -215,7 +215,7 @@ def campaign_result(
     again = run_reader(workspace, measured.campaigns)
     best = winners(data.contests)
     won = fastest_table(best)
-    advice = next_steps(data.contests, campaign.terms)
+    advice = next_steps(data.contests, campaign.terms, data.skipped)
     lines = [*text_lines(data, room(), legend=options.legend), ("", "")]
     # Lines to be typed or opened aren't wrapped.
     lines += [(line, "doubt") for text in measured.problems for line in wrap(text, room() or WIDTH)]

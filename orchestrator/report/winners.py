@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 from typing import Final
 
 from orchestrator.analysis.case_result import NOT_MEASURED, CaseResult, CaseStatus, comparable
@@ -26,7 +27,7 @@ from orchestrator.records.verdict import CHANGE_LEVEL, Outputs
 from orchestrator.tables.escapes import shell_word
 from orchestrator.tables.labels import ShortNames
 from orchestrator.tables.results import BY_NAME, ratio_columns, row_style
-from orchestrator.tables.rows import BestMark, DeviceRow, ResultRow
+from orchestrator.tables.rows import BestMark, DeviceRow, ResultRow, SkipRow
 from orchestrator.tables.table import DATA, FLAT, NESTED, Column, Kind, Table
 from orchestrator.units import counted, format_figure, format_percent
 
@@ -440,10 +441,19 @@ def _figure(row: ResultRow) -> str:
     return f"{figure}{interval}{f' ({caveat})' if caveat else ''}"
 
 
+#: The thread counts that the next step proposes.
+_THREADS: Final = (1, 2, 4)
+
+
 def next_step(
-    contest: Contest, path: str, builds: Mapping[ToolName, str], beside: Sequence[Contest] = ()
+    contest: Contest,
+    path: str,
+    builds: Mapping[ToolName, str],
+    beside: Sequence[Contest] = (),
+    skipped: Sequence[SkipRow] = (),
 ) -> str:
-    """Return the next step with a command for this model's file; ``builds`` are the plan's.
+    """Return the next step with a command for this model's file, empty where nothing is left to try;
+    ``builds`` are the plan's.
 
     What every phone can try names the phones of the contests ``beside`` it, too.
     """
@@ -455,9 +465,27 @@ def next_step(
     if row.outputs is Outputs.NOT_CHECKED and can_be_checked(row.case, program(row.case.tool)):
         delegate = row.case.delegate
         return f"check the outputs of {delegate}: benchfarm bench {model} {where} -d {delegate} --pass parity"
-    serials = dict.fromkeys(item.shown.device.serial for item in (contest, *beside))
+    left = [item for item in (contest, *beside) if not _has_tried_all(item, skipped)]
+    if not left:
+        return ""
+    serials = dict.fromkeys(item.shown.device.serial for item in left)
     phones = " ".join(f"-s {shell_word(serial)}" for serial in serials)
-    return f"to try every delegate with other thread counts: benchfarm bench {model} {phones}{options} -d all -t 1,2,4"
+    threads = ",".join(map(str, _THREADS))
+    return f"to try every delegate with other thread counts: benchfarm bench {model} {phones}{options} -d all -t {threads}"
+
+
+def _has_tried_all(contest: Contest, skipped: Sequence[SkipRow]) -> bool:
+    """Whether each delegate of the program was tried with each proposed thread count, or skipped."""
+    device, tool = contest.shown.device, contest.shown.case.tool
+    tried = {(row.case.delegate, row.case.threads) for row in contest.rows}
+    tried |= {
+        (item.skipped.delegate, item.skipped.threads)
+        for item in skipped
+        if (item.device.serial, item.skipped.tool) == (device.serial, tool)
+    }
+    offered = program(tool).delegates(device.facts.kind) if device.facts else ()
+    wanted = product((name for name in offered if not DELEGATES[name].is_named_by_flag), _THREADS)
+    return bool(offered) and tried.issuperset(wanted)
 
 
 def _program_options(contest: Contest, builds: Mapping[ToolName, str]) -> str:
@@ -493,8 +521,10 @@ def _leaves_threads_unused(row: ResultRow) -> bool:
     return is_whole and not DELEGATES[row.case.delegate].uses_threads
 
 
-def next_steps(contests: Sequence[Contest], terms: Terms) -> list[str]:
-    """Return the next step of the first winner whose model's file is known."""
+def next_steps(
+    contests: Sequence[Contest], terms: Terms, skipped: Sequence[SkipRow] = ()
+) -> list[str]:
+    """Return the next step of the first winner whose model's file is known and that has one."""
     for contest in winners(contests):
         model = contest.shown.model
         if path := terms.files.get(model.sha256):
@@ -505,5 +535,6 @@ def next_steps(contests: Sequence[Contest], terms: Terms) -> list[str]:
                 if item.shown.model.sha256 == model.sha256
                 and _program_options(item, terms.builds) == options
             ]
-            return [next_step(contest, path, terms.builds, beside)]
+            if step := next_step(contest, path, terms.builds, beside, skipped):
+                return [step]
     return []

@@ -10,7 +10,15 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.records.campaign import Terms
-from orchestrator.records.case import Case, DelegateName, Pass, ProcessMode, Serial, ToolName
+from orchestrator.records.case import (
+    Case,
+    DelegateName,
+    Pass,
+    ProcessMode,
+    Serial,
+    SkippedCase,
+    ToolName,
+)
 from orchestrator.records.run import THREADS_UNUSED, DelegateTruth, Outcome, RunRecord
 from orchestrator.report.data import ReportData
 from orchestrator.report.tables import render_text_table
@@ -24,11 +32,14 @@ from orchestrator.report.winners import (
     winners,
 )
 from orchestrator.tables.escapes import display_width
+from orchestrator.tables.rows import SkipRow
 from tests.samples.sample_lab import PIXEL_3, case, lab_of, run, series
 
 PHONES = [
     replace(PIXEL_3, serial=Serial(f"R58M{number:02}"), is_virtual=False) for number in range(12)
 ]
+#: What the program has on phones.
+OFFERED = ("cpu", "xnnpack", "gpu", "nnapi", "hexagon")
 SPEEDS = {
     ("cpu", 1): 80_000,
     ("cpu", 4): 30_000,
@@ -203,6 +214,28 @@ def test_every_phone_is_named_where_each_may_try_every_delegate() -> None:
     terms = Terms(files={cases[0].model_sha256: "m.tflite"})
     (command,) = next_steps(contests.contests, terms)
     assert command.endswith("benchfarm bench m.tflite -s R58M00 -s R58M01 -d all -t 1,2,4")
+
+
+def test_what_was_tried_or_skipped_is_not_proposed_again() -> None:
+    data = data_of(
+        *(
+            item
+            for place, names in enumerate((OFFERED, OFFERED[:-1]))
+            for slowness, name in enumerate(names)
+            for threads in (1, 2, 4)
+            for item in series(configuration(place, name, threads), 9_000 * 2**slowness / threads)
+        )
+    )
+    terms = Terms(files={data.models[0].sha256: "m.tflite"})
+    (command,) = next_steps(data.contests, terms)
+    assert "m.tflite -s R58M01 -d all" in command
+    device = next(row for row in data.devices if row.serial == "R58M01")
+    lacking = [configuration(1, OFFERED[-1], threads) for threads in (1, 2, 4)]
+    skipped = [
+        SkipRow(device=device, skipped=SkippedCase.of(case, "no-hexagon", "there is none"))
+        for case in lacking
+    ]
+    assert not next_steps(data.contests, terms, skipped)
 
 
 def test_one_process_each_is_not_called_sure() -> None:
