@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 import threading
 import urllib.error
 import urllib.request
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -24,7 +25,13 @@ from orchestrator.app.farm import read_farm
 from orchestrator.app.status import queue_beside
 from orchestrator.app.workspace import Workspace
 from orchestrator.cli import devices
-from orchestrator.errors import NoDeviceError, PlanError, StoreError, UsageError
+from orchestrator.errors import (
+    NoDeviceError,
+    PlanError,
+    StoreAwayError,
+    StoreError,
+    UsageError,
+)
 from orchestrator.extensions.farm import cli as farm
 from orchestrator.extensions.farm import source, submissions
 from orchestrator.extensions.farm.manifest import dump
@@ -414,6 +421,28 @@ def test_a_database_that_is_away_is_a_problem_with_a_next_step_beside_the_checks
     assert {"disk", "quarantine"} <= found(result, "ok").keys()
     steps = [item["next_step"] for item in result.data["findings"] if item["check"] == "queue"]  # type: ignore[index]
     assert "$BENCHFARM_STORE" in steps[0]
+
+
+def test_a_database_that_ends_each_connection_is_asked_once() -> None:
+    refused = list[object]()
+
+    def refuse(server: socket.socket) -> None:
+        with suppress(OSError):
+            while True:
+                connection, address = server.accept()
+                refused.append(address)
+                connection.close()
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=refuse, args=[server], daemon=True).start()
+        url = f"postgresql://benchfarm@127.0.0.1:{server.getsockname()[1]}/none"
+        with (
+            pytest.raises(StoreAwayError, match="connection failed"),
+            FarmQueue(f"{url}?sslmode=disable&gssencmode=disable"),
+        ):
+            pass
+        server.shutdown(socket.SHUT_RDWR)
+    assert len(refused) == 1
 
 
 class OtherClock(FarmQueue):
