@@ -73,7 +73,12 @@ def laid_out(table: Table[R], width: int | None = None) -> list[Line]:
     gap = 1 if groups else 2
     room = 1_000_000 if width is None else width - name_width - gap - bool(groups)
     reasons = ["" if table.instead is None else one_line(table.instead(row)) for row in rows]
-    text_columns = [_text_column(column, rows, reasons, room) for column in value_columns]
+    text_columns = [_text_column(column, rows, reasons) for column in value_columns]
+    widest = max((item.width for item in text_columns if item.head), default=0)
+    if groups and room < widest < name_width + room:
+        # Rather a name on a line of its own than a cell that is cut.
+        name_width, room = name_width + room - widest, widest
+    text_columns = [replace(item, width=min(item.width, max(room, 1))) for item in text_columns]
     text_columns = _with_bars(
         text_columns, value_columns, rows, room if width is not None else WIDTH, gap
     )
@@ -105,14 +110,12 @@ def laid_out(table: Table[R], width: int | None = None) -> list[Line]:
     return [(line.rstrip(), style) for line, style in lines]
 
 
-def _text_column(
-    column: Column[R], rows: Sequence[R], reasons: Sequence[str], room: int
-) -> _TextColumn:
+def _text_column(column: Column[R], rows: Sequence[R], reasons: Sequence[str]) -> _TextColumn:
     if column.kind is Kind.BAR:
         return _TextColumn("", [], 0)
     head, cells = visible(column.title), [visible(cell) for cell in column.cells(rows)]
     shown_cells = [cell for cell, reason in zip(cells, reasons, strict=True) if not reason]
-    width = min(max(map(display_width, (head, *shown_cells))), max(room, 1))
+    width = max(map(display_width, (head, *shown_cells)))
     return _TextColumn(head, cells, width, column.is_figure)
 
 

@@ -191,6 +191,17 @@ def test_what_is_too_wide_for_a_terminal_follows_below_beside_what_tells_rows_ap
     golden("wide.txt", "\n\n".join(parts))
 
 
+def test_a_name_stands_above_a_cell_that_would_be_cut_beside_it() -> None:
+    names = ("model", "phone", "fastest")
+    columns = [Column[Any](name, name, lambda row, name=name: row[name]) for name in names]  # type: ignore[misc]
+    tie = "xnnpack, 4 threads, top-app or xnnpack, 4 threads, shell"
+    row = {"model": "mobilenet", "phone": "Google Pixel 4 (virtual)", "fastest": tie}
+    table = Table(name="fastest", caption="", columns=columns, rows=[row], groups=1)
+    _, phone, fastest = as_text(table, 80).split("\n")
+    assert (phone, fastest.strip()) == (" Google Pixel 4 (virtual)", tie)
+    assert "…" in as_text(table, 50)
+
+
 def test_csv_is_written_row_by_row() -> None:
     taken: list[int] = []
 
