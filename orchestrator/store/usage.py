@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from datetime import datetime
 from operator import itemgetter
@@ -169,6 +169,22 @@ class Usage(Runs):
             latency_us=array("d", [row[2] for row in figures]),
             trusted=array("q", [row[3] for row in figures]),
         )
+
+    def unconfirmed_series(self) -> Set[SeriesKey]:
+        """Return the series whose newest run doesn't show where the operators ran."""
+        cases = select(func.max(CASES.c.case_no)).group_by(CASES.c.series_key)
+        newest = (
+            select(func.max(RUNS.c.run_no))
+            .where(_IS_TIMING, RUNS.c.case_no.in_(cases))
+            .group_by(RUNS.c.case_no)
+        )
+        query = (
+            select(CASES.c.series_key)
+            .join(RUNS, RUNS.c.case_no == CASES.c.case_no)
+            .where(RUNS.c.run_no.in_(newest), RUNS.c.findings.contains("delegate-unknown"))
+        )
+        with self.reading() as connection:
+            return set(map(SeriesKey, connection.scalars(query)))
 
     def marks(self, *, series_keys: Sequence[SeriesKey] = ()) -> Sequence[RunMark]:
         """Return the runs that compared outputs, of series where one comparison differed."""

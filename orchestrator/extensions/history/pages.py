@@ -13,6 +13,7 @@ from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import Final
 
+from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.errors import NotFoundError, UsageError
 from orchestrator.extensions.history.answers import CampaignAnswer, ChangeAnswer, NightFigure
 from orchestrator.extensions.history.changepoint import SEGMENT_NIGHTS
@@ -43,7 +44,7 @@ from orchestrator.tables.farm import (
     phones_table,
 )
 from orchestrator.tables.html import Html, fold, mark, template
-from orchestrator.tables.labels import STATE_CLASSES, moment_text, short_names
+from orchestrator.tables.labels import STATE_CLASSES, STATUS_WORDS, moment_text, short_names
 from orchestrator.tables.table import MS, NOTHING, PAGE, Column, Kind, Table, column_decimals
 from orchestrator.units import US_PER_MS, first_few, format_change
 
@@ -308,6 +309,8 @@ def _quality(row: SiteSeries, night: NightFigure) -> str:
     faulty = row.outputs_on(night.night)
     if faulty is not None:
         return f"outputs {faulty.after.value}"
+    if not row.is_confirmed:
+        return STATUS_WORDS[CaseStatus.UNCONFIRMED]
     quality = Quality.TRUSTED if night.is_clean else Quality.SUSPECT
     if night.low_us is None or night.high_us is None:
         return f"{quality.word}, one process"
@@ -434,7 +437,7 @@ def _series_table(site: Site) -> Table[SiteSeries]:
         rows=site.series,
         key=lambda row: row.page.removesuffix(".html"),
         is_virtual=lambda row: row.is_virtual,
-        is_judged=lambda row: row.is_trusted and row.faulty_outputs is None,
+        is_judged=lambda row: row.is_trusted and row.is_confirmed and row.faulty_outputs is None,
         link=("series/", ".html"),
         apart=("configuration", "device"),
         order="worst first",

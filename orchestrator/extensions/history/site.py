@@ -85,6 +85,8 @@ class SiteSeries(Series):
     latency_us: NDArray[np.float64]
     last_place: int
     is_trusted: bool
+    #: Whether its newest run shows where the operators ran.
+    is_confirmed: bool
     #: Changes of the outputs' verdict, oldest first; also the last one before these nights, if they
     #: began with outputs that were wrong or drifted.
     outputs: tuple[OutputsChange, ...] = ()
@@ -194,6 +196,7 @@ class Site:
                 high_us=_finite(details.high_us[place, night]),
                 invocations=int(details.invocations[place, night]),
                 is_clean=bool(details.is_trusted[place, night])
+                and series.is_confirmed
                 and series.outputs_on(self.nights[night]) is None,
                 campaigns=tuple(campaigns[night]),
             )
@@ -330,6 +333,7 @@ def _series(
     )
     turns = sorted([*regressions.faulty_before, *regressions.outputs], key=lambda item: item.night)
     outputs = grouped(turns, lambda item: item.series.key)
+    unconfirmed = store.unconfirmed_series()
     for place, key in enumerate(table.series):
         series, row = regressions.series_by_key[key], table.latency_us[place]
         words = series.words
@@ -356,6 +360,7 @@ def _series(
             latency_us=row,
             last_place=last,
             is_trusted=bool(trusted[place, last]),
+            is_confirmed=key not in unconfirmed,
         )
 
 

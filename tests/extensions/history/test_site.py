@@ -18,6 +18,7 @@ from orchestrator.extensions.history.regressions import Question, find_regressio
 from orchestrator.extensions.history.site import gather
 from orchestrator.records.campaign import Origin, Terms
 from orchestrator.records.case import Pass
+from orchestrator.records.run import DelegateTruth
 from orchestrator.records.verdict import Finding, Quality, QualityVerdict, Severity
 from orchestrator.store.opening import MemoryStore, open_store
 from orchestrator.tables.labels import page_name
@@ -241,6 +242,18 @@ def test_a_series_of_many_imported_files_names_the_newest_ones():
     told = re.findall(r"imported from (night-\d+)\.zip", html)
     assert told == ["night-11", "night-10", "night-9"]
     assert "; and 9 more" in html
+
+
+def test_no_night_is_clean_where_nothing_shows_where_the_operators_ran():
+    store = MemoryStore()
+    unknown = Finding(code="delegate-unknown", severity=Severity.INFO, message="not reported")
+    runs = series(case(PIXEL_3), 20_000, truth=DelegateTruth.UNKNOWN, findings=(unknown,))
+    lab_of(runs).store_in(store)
+    site = gather(store, since=None)
+    (row,) = site.series
+    assert [night.is_clean for night in site.night_figures(row)] == [False]
+    html = site_pages.series_page(site, row)
+    assert "<dt>last night</dt><dd>not confirmed</dd>" in html
 
 
 def test_a_campaign_of_virtual_phones_says_so_without_a_latency():
