@@ -484,8 +484,8 @@ def _has_tried_all(contest: Contest, skipped: Sequence[SkipRow]) -> bool:
         if (item.device.serial, item.skipped.tool) == (device.serial, tool)
     }
     offered = program(tool).delegates(device.facts.kind) if device.facts else ()
-    wanted = product((name for name in offered if not DELEGATES[name].is_named_by_flag), _THREADS)
-    return bool(offered) and tried.issuperset(wanted)
+    proposed = product((name for name in offered if not DELEGATES[name].is_named_by_flag), _THREADS)
+    return bool(offered) and tried.issuperset(proposed)
 
 
 def _program_options(contest: Contest, builds: Mapping[ToolName, str]) -> str:
