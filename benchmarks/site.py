@@ -200,18 +200,25 @@ def plain(site: Site, folder: Path) -> int:
 
 
 def write(site: Site, folder: Path) -> tuple[float, float, int]:
-    """Write all pages but reports; return the seconds of series and of the overview, and the bytes."""
-    (folder / "series").mkdir(parents=True, exist_ok=True)
+    """Write all pages but reports, as ``history site`` does: what is there already stays. Return
+    the seconds of series and of the overview, and the bytes.
+    """
     begin = time.perf_counter()
-    size = 0
-    for row in site.series:
-        content = site_pages.series_page(site, row).encode()
-        write_file(folder / "series" / row.page, content)
-        size += len(content)
+    size = sum(
+        written(folder / "series" / row.page, site_pages.series_page(site, row))
+        for row in site.series
+    )
     middle = time.perf_counter()
-    content = site_pages.overview_page(site).encode()
-    write_file(folder / "index.html", content)
-    return middle - begin, time.perf_counter() - middle, size + len(content)
+    size += written(folder / "index.html", site_pages.overview_page(site))
+    return middle - begin, time.perf_counter() - middle, size
+
+
+def written(path: Path, page: str) -> int:
+    """Write a page that isn't there yet; return its bytes."""
+    content = page.encode()
+    if not path.is_file() or path.read_bytes() != content:
+        write_file(path, content, makes_folder=True)
+    return len(content)
 
 
 def main() -> None:
