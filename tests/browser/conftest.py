@@ -84,12 +84,18 @@ def open_address(browser: Any, tabs: list[Tab]) -> Iterator[Callable[..., Any]]:
     special: list[Tab] = []
 
     def open_one(
-        address: str, viewport: dict[str, int] = WIDE, *, within: str = "", **options: Any
+        address: str,
+        viewport: dict[str, int] = WIDE,
+        *,
+        within: str = "",
+        color_scheme: str = "null",
+        **options: Any,
     ) -> Any:
         tab = tabs.pop() if tabs and not options else Tab(browser.new_context(**options).new_page())
         (special if options else plain).append(tab)
         tab.own = (within or address, "data:", "blob:")
         tab.page.set_viewport_size(viewport)
+        tab.page.emulate_media(media="null", color_scheme=color_scheme)
         tab.page.goto(address)
         return tab.page
 
