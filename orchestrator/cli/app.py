@@ -4,6 +4,7 @@ exit code.
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 import signal
@@ -38,8 +39,9 @@ def run() -> None:
     try:
         _run()
     finally:
-        # All output is written; freeing memory takes a while.
+        # All output is written; freeing memory takes a while, and no garbage is looked for in it.
         ignore_stop_signals()
+        gc.freeze()
 
 
 def _run() -> NoReturn:
