@@ -511,9 +511,7 @@ def _with_figure(
         notes.append(f"The invocations disagree about where the operators ran: {places}.")
     if 2 * len(used) < result.ended:
         notes.append(f"Only {len(used)} of {result.ended} invocations could be used.")
-    quality = worst_quality(used)
-    if notes and quality is Quality.TRUSTED:
-        quality = Quality.SUSPECT
+    is_doubted = bool(notes)
     means = [figure_us(run, FigureKind.MEAN) for run in used]
     summary = summarize(
         [latency_us for _, latency_us in latencies],
@@ -523,11 +521,9 @@ def _with_figure(
         rounds=[Round(run.campaign_id, run.invocation, run.started_at.timestamp()) for run in used],
     )
     findings = (*clock_findings, *start_findings, *_mixed_grades(used), *_two_states(summary))
+    is_doubted |= any(finding.severity is Severity.WARNING for finding in findings)
     notes += [finding.message for finding in findings]
-    if quality is Quality.TRUSTED and any(
-        finding.severity is Severity.WARNING for finding in findings
-    ):
-        quality = Quality.SUSPECT
+    quality = worst_quality(used)
     grades = [run.verdict.grade for run in used]
     if kind is FigureKind.MEAN:
         printed = sum(figure_us(run, FigureKind.MEDIAN) is not None for run in used)
@@ -541,7 +537,7 @@ def _with_figure(
         reason_code=reason_code,
         reason=reason,
         truth=_shared_truth([truth_of(run) for run in used]),
-        quality=quality,
+        quality=quality.doubted if is_doubted else quality,
         is_on_opengl=any(
             run.report is not None and is_on_opengl(run.report.delegate) for run in used
         ),

@@ -155,6 +155,8 @@ class CaseProgress:
         width = "" if self.half_width is None else f"\u00b1{100 * self.half_width:.1f} %"
         after = f"{width} after {self.used}".strip()
         texts = {
+            StopReason.PLANNED: "more to come",
+            StopReason.OPEN: "more to come",
             StopReason.REACHED: f"enough: {after}",
             StopReason.MOST: f"still {after}, the maximum of the plan",
             StopReason.BUDGET: f"still {after}, the budget is spent",
@@ -163,7 +165,7 @@ class CaseProgress:
             StopReason.UNUSED: "threads unused: measured with another number of them",
             StopReason.FIXED: f"{self.stored} as planned",
         }
-        return texts.get(self.reason, "more to come")
+        return texts[self.reason]
 
 
 def is_hopeless(endings: Sequence[tuple[Outcome, str]]) -> bool:

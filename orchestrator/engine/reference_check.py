@@ -27,7 +27,7 @@ from orchestrator.ports import Device
 from orchestrator.records.campaign import Invocation
 from orchestrator.records.case import CampaignId, CaseKey, Serial, grouped
 from orchestrator.records.run import RunRecord
-from orchestrator.records.verdict import Finding, Quality, QualityVerdict
+from orchestrator.records.verdict import Finding, QualityVerdict
 from orchestrator.units import format_percent, format_slowdown
 
 if TYPE_CHECKING:
@@ -80,8 +80,8 @@ def store_doubts(
 
 def with_doubt(verdict: QualityVerdict, finding: Finding) -> QualityVerdict:
     """Return a verdict with the finding: at best suspect."""
-    quality = Quality.SUSPECT if verdict.quality is Quality.TRUSTED else verdict.quality
-    return replace(verdict, quality=quality, findings=(*verdict.findings, finding))
+    findings = (*verdict.findings, finding)
+    return replace(verdict, quality=verdict.quality.doubted, findings=findings)
 
 
 def with_stored_doubt(verdict: QualityVerdict, stored: QualityVerdict) -> QualityVerdict:

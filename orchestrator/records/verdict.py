@@ -36,6 +36,11 @@ class Quality(enum.StrEnum):
         """
         return "clean" if self is Quality.TRUSTED else self.value
 
+    @property
+    def doubted(self) -> Quality:
+        """The quality once something speaks against the number: at best suspect."""
+        return Quality.SUSPECT if self is Quality.TRUSTED else self
+
 
 @frozen
 class Finding:

@@ -230,8 +230,7 @@ class Campaigns(Database):
         query = select(CAMPAIGNS.c.campaign_id, CAMPAIGNS.c.skipped)
         by_campaign: dict[CampaignId, list[SkippedCase]] = {}
         with self.reading() as connection:
-            for page in pages(campaign_ids):
-                of_page = query.where(CAMPAIGNS.c.campaign_id.in_(page))
+            for of_page in chosen(query, CAMPAIGNS.c.campaign_id, campaign_ids):
                 rows = connection.execute(of_page).mappings().all()
                 for row, skipped in readable_rows(rows, _skipped_of):
                     for skip in skipped:
@@ -291,16 +290,19 @@ def without_paths(build: Build) -> Build:
     )
 
 
+def chosen(
+    query: Select[Any], column: ColumnElement[Any], values: Iterable[Any]
+) -> Iterator[Select[Any]]:
+    """Yield queries that together, without overlap, find the rows with one of some values."""
+    for page in pages(list(dict.fromkeys(values))):
+        yield query.where(column.in_(page))
+
+
 def filtered(
     query: Select[Any], column: ColumnElement[Any], values: Collection[Any]
 ) -> Iterator[Select[Any]]:
-    """Yield queries that together, without overlap, find the rows with one of some values; all rows
-    without values.
-    """
-    if not values:
-        yield query
-    for page in pages(list(dict.fromkeys(values))):
-        yield query.where(column.in_(page))
+    """Yield the same; without values a query for all rows."""
+    return chosen(query, column, values) if values else iter((query,))
 
 
 def insert_numbered(connection: Connection, table: Table, **row: object) -> int:
@@ -350,13 +352,12 @@ def insert_cases(connection: Connection, cases: Iterable[Case], where: str) -> d
 
 
 def _case_numbers(connection: Connection, keys: Collection[CaseKey]) -> dict[CaseKey, int]:
-    numbers: dict[CaseKey, int] = {}
-    for page in pages(list(keys)):
-        rows = connection.execute(
-            select(CASES.c.case_key, CASES.c.case_no).where(CASES.c.case_key.in_(page))
-        )
-        numbers.update((CaseKey(key), number) for key, number in rows)
-    return numbers
+    query = select(CASES.c.case_key, CASES.c.case_no)
+    return {
+        CaseKey(key): number
+        for of_page in chosen(query, CASES.c.case_key, keys)
+        for key, number in connection.execute(of_page)
+    }
 
 
 def _case_of(row: RowMapping) -> Case:

@@ -53,7 +53,7 @@ from orchestrator.records.history import (
 )
 from orchestrator.records.run import Outcome, RecentRun
 from orchestrator.records.verdict import OUTPUT_FINDINGS, Quality
-from orchestrator.store.campaigns import filtered, pages
+from orchestrator.store.campaigns import chosen, filtered
 from orchestrator.store.runs import Runs
 from orchestrator.store.schema import ANNOTATIONS, CAMPAIGNS, CASES, CONFIRMATIONS, RUNS
 
@@ -369,11 +369,11 @@ class Usage(Runs):
     def _by_campaign(self, query: Select[Any], campaign_ids: Sequence[CampaignId]) -> Iterator[Any]:
         """Yield the row of a query over runs for each of some campaigns, with its id in front."""
         joined = query.join(CAMPAIGNS, RUNS.c.campaign_no == CAMPAIGNS.c.campaign_no)
-        selected = joined.with_only_columns(CAMPAIGNS.c.campaign_id, *query.selected_columns)
+        campaign_id = CAMPAIGNS.c.campaign_id
+        selected = joined.with_only_columns(campaign_id, *query.selected_columns)
         with self.reading() as connection:
-            for page in pages(list(campaign_ids)):
-                of_page = selected.where(CAMPAIGNS.c.campaign_id.in_(page))
-                yield from connection.execute(of_page.group_by(CAMPAIGNS.c.campaign_id)).all()
+            for of_page in chosen(selected.group_by(campaign_id), campaign_id, campaign_ids):
+                yield from connection.execute(of_page).all()
 
 
 def _outcome_count(row: Row[Any]) -> OutcomeCount:

@@ -115,6 +115,7 @@ class SkipRow:
 #: The outcome of a process that gave no result, in words.
 _FAILURE_WORDS: Final = {
     Outcome.COMPLETED: "rejected",
+    Outcome.FAILED: "failed",
     Outcome.TIMED_OUT: "timed out",
     Outcome.ABORTED: "interrupted",
 }
@@ -259,7 +260,7 @@ class ResultRow(CaseResult):
             FailedRuns(
                 text=f"{count} of {of_pass[name]} processes"
                 f"{'' if name is FIGURE_PASS else f' of the pass {name}'}"
-                f" {_FAILURE_WORDS.get(outcome, outcome.value)}: {code}",
+                f" {_FAILURE_WORDS[outcome]}: {code}",
                 code=code,
             )
             for (name, outcome, code), count in counts.items()
