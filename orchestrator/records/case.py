@@ -11,6 +11,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field, fields
+from fnmatch import fnmatchcase
 from functools import cached_property
 from operator import attrgetter
 from pathlib import Path
@@ -60,6 +61,14 @@ def campaign_id_of(submission: str, serial: Serial) -> CampaignId:
     """
     escaped = re.sub("[^A-Za-z0-9.-]", lambda match: f"~{ord(match[0]):x}~", serial)
     return CampaignId(f"{submission}_{escaped}")
+
+
+def name_fits(pattern: str, names: Iterable[str]) -> bool:
+    """Whether any of some names fits a pattern: ``*`` and ``?`` stand for any characters, capitals
+    don't matter.
+    """
+    escaped = pattern.casefold().replace("[", "[[]")
+    return any(fnmatchcase(name.casefold(), escaped) for name in names)
 
 
 _NAME: Final = "[A-Za-z0-9][A-Za-z0-9._-]{0,99}"

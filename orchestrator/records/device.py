@@ -10,7 +10,6 @@ characters. A rule on what isn't known of a device doesn't hold.
 from __future__ import annotations
 
 import enum
-import fnmatch
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +23,7 @@ from pydantic import AfterValidator, Field
 from orchestrator.errors import UsageError, choices
 from orchestrator.fields import SOME, Celsius, OneOrMany, Text, unique
 from orchestrator.frozen import frozen
-from orchestrator.records.case import DelegateName, Serial
+from orchestrator.records.case import DelegateName, Serial, name_fits
 from orchestrator.units import parse_bytes
 
 #: The property with the USB path that a virtual phone emulates.
@@ -348,9 +347,7 @@ class FactRule(NamedTuple):
             return False
         if self.kind in {"text", "texts"}:
             texts = actual if self.kind == "texts" else (str(actual),)
-            pattern = self.value.casefold().replace("[", "[[]")
-            fits = any(fnmatch.fnmatchcase(text.casefold(), pattern) for text in texts)
-            return fits == (self.symbol == "=")
+            return name_fits(self.value, texts) == (self.symbol == "=")
         if self.kind == "version":
             # 13 means all of 13: as many parts are compared as were asked for.
             parts = len(self.value)

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
 from datetime import date, timedelta
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -30,7 +29,7 @@ from orchestrator.extensions.history.series import NightTable, Series, night_tab
 from orchestrator.frozen import frozen
 from orchestrator.plugins import Workspace
 from orchestrator.records.campaign import Campaign
-from orchestrator.records.case import BuildSha, CampaignId, Serial, SeriesKey, grouped
+from orchestrator.records.case import BuildSha, CampaignId, Serial, SeriesKey, grouped, name_fits
 from orchestrator.records.history import (
     LEAST_CHANGE,
     Annotation,
@@ -476,9 +475,7 @@ def fits(selection: str, series_key: SeriesKey, words: Mapping[str, str]) -> boo
         else:
             # Changes name a model without its ending.
             value = values.get(name.strip(), "")
-            spelled = {value, value.removesuffix(".tflite")}
-            escaped = pattern.strip().replace("[", "[[]")
-            if not any(fnmatchcase(item, escaped) for item in spelled):
+            if not name_fits(pattern.strip(), (value, value.removesuffix(".tflite"))):
                 return False
     return True
 

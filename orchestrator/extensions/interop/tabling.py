@@ -7,7 +7,6 @@ from __future__ import annotations
 import csv
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from fnmatch import fnmatchcase
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
@@ -17,7 +16,7 @@ from orchestrator.errors import UsageError, choices, nearest
 from orchestrator.frozen import frozen
 from orchestrator.installation import data_folder
 from orchestrator.plugins import CommandResult, Settings, Texts, command, room, tables_result
-from orchestrator.records.case import FIGURE_PASS, grouped
+from orchestrator.records.case import FIGURE_PASS, grouped, name_fits
 from orchestrator.records.device import device_matches
 from orchestrator.records.model import FIGURE, PHASES, TOKENS, worded
 from orchestrator.tables.table import DATA, MS, Column, Kind, Table
@@ -150,7 +149,7 @@ class TableRequest:
 def _model_matches(pattern: str, model: str) -> bool:
     """Whether a model's name fits a pattern, with or without ``.tflite``."""
     spelled = {model.lower(), model.lower().removesuffix(".tflite")}
-    return any(fnmatchcase(label, pattern.lower()) for label in spelled)
+    return name_fits(pattern, spelled)
 
 
 @command("table", has_table=True)

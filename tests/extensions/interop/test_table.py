@@ -330,9 +330,9 @@ def test_the_table_for_a_pull_request_has_the_fastest_of_each_model_and_phone(tm
     assert lines[0] in report
 
 
-@pytest.mark.parametrize("name", ["old", "new.tflite", "n*"])
+@pytest.mark.parametrize("name", ["old[1]", "new.tflite", "n*"])
 def test_a_model_is_found_by_each_name_that_it_was_measured_by(tmp_path, name):
-    runs = series(replace(GPU, model_name="old.tflite", serial=OTHER.serial), 9_000)
+    runs = series(replace(GPU, model_name="old[1].tflite", serial=OTHER.serial), 9_000)
     home = home_of(tmp_path, [*runs, *series(replace(GPU, model_name="new.tflite"), 7_000)])
     every = json.loads(table(home, "--json"))
     assert [row["model"] for row in every] == ["new", "new"]
