@@ -17,6 +17,7 @@ from orchestrator.app.workspace import Workspace
 from orchestrator.clock import first_moment, night_of
 from orchestrator.documents import adapter_of
 from orchestrator.records.answers import (
+    OPEN_JOBS,
     DeviceAnswer,
     FarmAnswer,
     HostAnswer,
@@ -133,7 +134,7 @@ def _current_jobs(jobs: Sequence[_Row]) -> list[_Row]:
     return [
         job
         for job in jobs
-        if job["status"] in {"runs", "waits"}
+        if job["status"] in OPEN_JOBS
         or (job["status"] == "failed" and job["submission"] in newest.values())
     ]
 

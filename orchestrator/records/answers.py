@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import fields
 from datetime import date, datetime
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from orchestrator.frozen import frozen
 
@@ -55,6 +55,10 @@ class HostAnswer:
     benchfarm_version: str
     #: Seconds since its last heartbeat.
     silent_s: float
+
+
+#: The states of a job that is measured now or later.
+OPEN_JOBS: Final = ("waits", "runs")
 
 
 @frozen

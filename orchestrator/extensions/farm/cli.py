@@ -26,7 +26,7 @@ from orchestrator.plugins import (
     tell,
     watched,
 )
-from orchestrator.records.answers import DoneAnswer, FarmAnswer
+from orchestrator.records.answers import OPEN_JOBS, DoneAnswer, FarmAnswer
 from orchestrator.records.case import CampaignId
 from orchestrator.tables.escapes import one_line
 from orchestrator.units import counted, format_bytes
@@ -195,7 +195,7 @@ def farm_status(
                 raise submissions.unknown_submission(submission)
             left_out = queue.left_out(submission) if submission else {}
             result = _status(workspace, farm, left_out, is_one=bool(submission))
-            return result, any(job.status in {"waits", "runs"} for job in farm.jobs)
+            return result, any(job.status in OPEN_JOBS for job in farm.jobs)
 
         return watched(read, settings.log_format, is_shown=not as_json) if watch else read()[0]
 

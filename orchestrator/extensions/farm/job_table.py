@@ -11,7 +11,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 from orchestrator.errors import UsageError
-from orchestrator.extensions.farm.schema import QueueDatabase
+from orchestrator.extensions.farm.schema import IS_OPEN, QueueDatabase
 from orchestrator.frozen import frozen
 from orchestrator.plugins import JobOwner
 from orchestrator.records.case import NAME_RULE, CampaignId, Serial, campaign_id_of, is_name
@@ -56,7 +56,6 @@ SELECT f.job_id, f.submission, f.serial, s.plan_name AS plan, f.campaign_id, f.h
 FROM farm_jobs f JOIN farm_submissions s ON s.submission = f.submission
     CROSS JOIN LATERAL (SELECT {_IS_LEFT} AS is_left) x
 """
-_OPEN: Final = "f.status IN ('waits', 'runs')"
 
 
 def paused(host: str, serial: str) -> str:
@@ -151,7 +150,7 @@ class JobTable(QueueDatabase):
         rows = self.rows(
             f"""
             SELECT submission, document FROM farm_submissions s WHERE NOT cancelled
-            AND EXISTS (SELECT 1 FROM farm_jobs f WHERE f.submission = s.submission AND {_OPEN})
+            AND EXISTS (SELECT 1 FROM farm_jobs f WHERE f.submission = s.submission AND {IS_OPEN})
             AND EXISTS (SELECT unnest(%s::text[]) EXCEPT
             SELECT serial FROM farm_jobs f WHERE f.submission = s.submission)
             ORDER BY submission
@@ -181,10 +180,10 @@ class JobTable(QueueDatabase):
         """
         rows = self.rows(
             f"""
-            SELECT f.serial, f.job_id, {_OPEN} AND f.again_at <= now() AS is_due,
+            SELECT f.serial, f.job_id, {IS_OPEN} AND f.again_at <= now() AS is_due,
             f.cancel_asked OR EXISTS
             (SELECT 1 FROM farm_clashes c WHERE c.serial = f.serial) AS is_stopped
-            FROM farm_jobs f WHERE {_OPEN} AND f.serial = ANY(%s) OR f.job_id = ANY(%s)
+            FROM farm_jobs f WHERE {IS_OPEN} AND f.serial = ANY(%s) OR f.job_id = ANY(%s)
             """,
             list(serials),
             list(job_ids),
@@ -204,7 +203,7 @@ class JobTable(QueueDatabase):
             FROM farm_submissions s WHERE s.submission = f.submission
             AND {_after("claim")} IS NOT NULL AND f.job_id =
             (SELECT f.job_id FROM farm_jobs f JOIN farm_submissions s USING (submission)
-            WHERE f.serial = %s AND {_OPEN} AND f.again_at <= now()
+            WHERE f.serial = %s AND {IS_OPEN} AND f.again_at <= now()
             AND NOT EXISTS {paused("%s", "f.serial")} ORDER BY s.priority DESC, f.job_id LIMIT 1)
             RETURNING f.job_id, f.serial, f.submission, f.campaign_id,
             s.document, f.facts, f.tries, f.deaths, f.delivery
@@ -253,7 +252,7 @@ class JobTable(QueueDatabase):
             rows = connection.execute(
                 f"""
                 WITH open AS (SELECT job_id, CASE WHEN {_IS_LEFT} THEN 'waits' ELSE f.status END
-                AS state FROM farm_jobs f WHERE submission = %s AND {_OPEN}
+                AS state FROM farm_jobs f WHERE submission = %s AND {IS_OPEN}
                 AND (%s::text[] IS NULL OR serial = ANY(%s)) ORDER BY job_id FOR UPDATE)
                 UPDATE farm_jobs f SET cancel_asked = true, changed_at = now(),
                 status = {_after("cancel", "open.state")}
@@ -269,7 +268,7 @@ class JobTable(QueueDatabase):
         ``tries`` is the number of failures on the phone, ``deaths`` of deaths of the job's hosts.
         ``again_at`` is the time of a waiting job's next try.
         """
-        condition = f"{_OPEN} OR f.job_id > (SELECT max(job_id) - 1000 FROM farm_jobs)"
+        condition = f"{IS_OPEN} OR f.job_id > (SELECT max(job_id) - 1000 FROM farm_jobs)"
         condition = "f.submission = %s" if submission else condition
         return self.rows(
             f"{_JOBS} WHERE {condition} ORDER BY f.job_id", *([submission] if submission else [])
@@ -303,7 +302,7 @@ class JobTable(QueueDatabase):
         """Return the jobs of these campaigns; campaigns without a job are left out."""
         rows = self.rows(
             f"""
-            SELECT campaign_id, submission, serial, {_OPEN} AS is_open FROM farm_jobs f
+            SELECT campaign_id, submission, serial, {IS_OPEN} AS is_open FROM farm_jobs f
             WHERE campaign_id = ANY(%s)
             """,
             list(campaign_ids),

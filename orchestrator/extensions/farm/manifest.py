@@ -26,6 +26,7 @@ from orchestrator.extensions.farm.schema import QueueDatabase
 from orchestrator.files import draft_of, make_private, sha256_of
 from orchestrator.frozen import frozen
 from orchestrator.passes import pass_names
+from orchestrator.records.answers import OPEN_JOBS
 from orchestrator.records.case import Build, ToolName
 from orchestrator.records.device import DeviceFacts, Labels, parse_predicate
 from orchestrator.records.plan import Plan
@@ -292,10 +293,10 @@ class ContentStore:
         ):
             ended = connection.execute(
                 "WITH ended AS (SELECT submission, count(*) AS jobs FROM farm_jobs GROUP BY submission"
-                " HAVING NOT bool_or(status IN ('waits', 'runs'))"
+                " HAVING NOT bool_or(status = ANY(%s))"
                 " AND max(changed_at) < now() - make_interval(secs => %s))"
                 " DELETE FROM farm_submissions s USING ended WHERE s.submission = ended.submission RETURNING jobs",
-                (older_than_s,),
+                (list(OPEN_JOBS), older_than_s),
             ).fetchall()
             files = connection.execute(
                 "WITH spare AS MATERIALIZED (SELECT f.sha256 FROM farm_files f"

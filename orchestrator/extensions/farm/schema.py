@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from orchestrator.errors import StoreAwayError, StoreEncodingError, StoreError, UsageError
+from orchestrator.records.answers import OPEN_JOBS
 
 if TYPE_CHECKING:
     import psycopg
@@ -27,7 +28,9 @@ _CONNECT_S: Final = 5
 #: Timeout for a connection from the pool, and for reconnecting.
 _WAIT_S: Final = 10.0
 _AWAY: Final = "check that the database runs and that this host reaches it as --store or $BENCHFARM_STORE names it"
-_TABLES: Final = """
+#: Whether a job is open.
+IS_OPEN: Final = "status IN ('" + "', '".join(OPEN_JOBS) + "')"
+_TABLES: Final = f"""
 CREATE TABLE farm_protocol (version integer NOT NULL);
 CREATE TABLE farm_hosts (
     name text PRIMARY KEY,
@@ -78,7 +81,7 @@ CREATE TABLE farm_jobs (
     facts text NOT NULL, -- of the phone that it is for
     UNIQUE (submission, serial)
 );
-CREATE INDEX farm_jobs_open ON farm_jobs (serial) WHERE status IN ('waits', 'runs');
+CREATE INDEX farm_jobs_open ON farm_jobs (serial) WHERE {IS_OPEN};
 CREATE INDEX farm_jobs_campaign ON farm_jobs (campaign_id);
 CREATE TABLE farm_pauses (scope text PRIMARY KEY);
 CREATE TABLE farm_files (

@@ -28,7 +28,7 @@ from orchestrator.plugins import (
     reference_model,
     tools_for,
 )
-from orchestrator.records.answers import DoneAnswer, JobAnswer, answer_of
+from orchestrator.records.answers import OPEN_JOBS, DoneAnswer, JobAnswer, answer_of
 from orchestrator.records.case import Build, CampaignId, Model, Serial, Skip
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.model import model_ending
@@ -145,7 +145,7 @@ def _overlaps(queue: FarmQueue, serials: Collection[str]) -> dict[str, list[str]
     """Return the open submissions that have jobs on these phones, with those phones."""
     overlaps: dict[str, list[str]] = {}
     for job in queue.jobs():
-        if job["status"] in {"waits", "runs"} and job["serial"] in serials:
+        if job["status"] in OPEN_JOBS and job["serial"] in serials:
             overlaps.setdefault(job["submission"], []).append(job["serial"])
     return overlaps
 
