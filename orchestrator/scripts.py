@@ -1,5 +1,5 @@
-"""The scripts that run on a phone: POSIX shell in ``devices/scripts``, and how their output is told
-from other output.
+"""The scripts that run on a phone: POSIX shell in ``devices/scripts``, how their output is told
+from other output, and the errors of commands that fail there.
 
 Nothing has to be on the phone for that: a script is sent as text with its arguments in front, so a
 full or read-only phone runs them too. Each file says at its top what its arguments are, what it
@@ -13,20 +13,33 @@ says that the answer is whole.
 
 from __future__ import annotations
 
+import re
 import secrets
 import shlex
+import signal
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Final
 
-from orchestrator.errors import BenchfarmError, LinkLostError
+from orchestrator.errors import (
+    BenchfarmError,
+    DeviceCommandError,
+    DeviceError,
+    LinkLostError,
+    kinds_below,
+)
 from orchestrator.frozen import frozen
 from orchestrator.ports import ShellResult
+from orchestrator.records.failures import Source, texts_of
 
 FOLDER: Final = Path(__file__).resolve().parent / "devices" / "scripts"
 #: How often a question is sent until its answer is whole.
 ATTEMPTS: Final = 3
+#: Code -> its error class.
+_KINDS: Final = {kind().code: kind for kind in kinds_below(DeviceError)}
+#: The exit code of a process that a signal ended is this plus the signal's number.
+_BY_SIGNAL: Final = 128
 #: Behind the mark that ends an answer, in place of a section's name.
 _END: Final = "."
 
@@ -144,3 +157,78 @@ def script_text(name: str) -> str:
 def section_mark() -> str:
     """Return the mark of this process, which begins the line in front of each section."""
     return f"--{secrets.token_hex(8)}:"
+
+
+def failure_in(message: str, source: Source, *, serial: str, action: str) -> DeviceError | None:
+    """Return the error for a message of adb or of the phone.
+
+    None when it contains no known text of the source.
+    """
+    for text, failure in texts_of(source):
+        if re.search(text.pattern, message, re.I):
+            excerpt = without_stack(message)[-300:] if source is not Source.ADB else message
+            quoted = (
+                f"adb says {excerpt!r}" if source is Source.ADB else f"the phone says {excerpt!r}"
+            )
+            parts = (action, text.meaning, quoted)
+            return _KINDS[failure.code](
+                ": ".join(filter(None, parts)),
+                serial=serial,
+                hint=text.next_step or failure.next_step,
+            )
+    return None
+
+
+def writing_failure(message: str, *, serial: str, action: str) -> DeviceError | None:
+    """Return the error for a phone's message that our folder isn't writable.
+
+    None for any other message.
+    """
+    return failure_in(message, Source.WRITING, serial=serial, action=action)
+
+
+def service_failure(message: str, *, serial: str, action: str) -> DeviceError | None:
+    """Return the error for a message of the phone's tools about Android's services.
+
+    None for any other message.
+    """
+    return failure_in(message, Source.SERVICE, serial=serial, action=action)
+
+
+def without_stack(text: str) -> str:
+    """Return a phone's output without the frames of a Java exception, whose message precedes them.
+
+    The root cause of the exception, if any, is the last line.
+    """
+    lines = [line.strip() for line in text.strip().splitlines()]
+    relevant = [
+        line for line in lines if line and not re.match(r"at [\w.$<>]+\(|\.\.\. \d+ more$", line)
+    ]
+    causes = [line for line in relevant if line.startswith("Caused by: ")]
+    return "\n".join([*(line for line in relevant if line not in causes[-1:]), *causes[-1:]])
+
+
+def failure_reason(result: ShellResult | Answer) -> str:
+    """Return why a command failed: the end of its output, else the meaning of its exit code."""
+    output = without_stack((result.stderr or result.stdout).decode("utf-8", "replace"))
+    if output:
+        return output[-400:]
+    if (number := result.exit_code - _BY_SIGNAL) in set(signal.Signals):
+        return f"it was killed on the phone by signal {number} ({signal.Signals(number).name})"
+    return f"exit code {result.exit_code}, and it printed nothing"
+
+
+def check_success(result: ShellResult | Answer, *, serial: str, action: str) -> None:
+    """Raise the error of a command that had to succeed and didn't: DeviceCommandError, or the kind
+    that its output tells.
+    """
+    if result.exit_code == 0:
+        return
+    reason = failure_reason(result)
+    raise (
+        service_failure(reason, serial=serial, action=action)
+        or writing_failure(reason, serial=serial, action=action)
+        or DeviceCommandError(
+            f"{action} failed with exit code {result.exit_code}: {reason}", serial=serial
+        )
+    )

@@ -49,7 +49,7 @@ ALLOWED: dict[str, set[str]] = {
     "installation": {"errors", "frozen"},
     "records": FOUNDATION,
     "ports": RECORDS,
-    "scripts": {"errors", "frozen", "ports"},
+    "scripts": {"errors", "frozen", "ports", "records"},
     "delegates": RECORDS | {"installation"},
     "reading": RECORDS | {"delegates"},
     "program": RECORDS | {"delegates", "installation", "ports", "reading"},

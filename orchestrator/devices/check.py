@@ -18,12 +18,11 @@ from orchestrator.clock import Clock, Deadline
 from orchestrator.devices.conditioning import Conditioner
 from orchestrator.devices.phone import AdbDevice
 from orchestrator.devices.runs import parse_processes
-from orchestrator.devices.sockets import failure_reason
 from orchestrator.errors import BenchfarmError
 from orchestrator.ports import CheckResult, DetachedCommand, HostFile, PhoneCheck
 from orchestrator.records.case import RunId
 from orchestrator.records.plan import FitLimits, PlanTerms
-from orchestrator.scripts import script_command
+from orchestrator.scripts import failure_reason, script_command
 from orchestrator.units import counted
 
 #: Size of the file that is sent, run and read back.

@@ -37,7 +37,7 @@ from orchestrator.devices.quiet import (
 )
 from orchestrator.devices.rescue import HubPower, hub_port
 from orchestrator.devices.retries import RESTORING
-from orchestrator.devices.sockets import failure_reason, shell_refusal
+from orchestrator.devices.sockets import shell_refusal
 from orchestrator.errors import (
     DeviceBusyError,
     DeviceChangedError,
@@ -51,7 +51,7 @@ from orchestrator.ports import Device, Fitness, SettingChange
 from orchestrator.records.case import APP_PACKAGE, Serial
 from orchestrator.records.device import VIRTUAL_USB, DeviceFacts, DeviceState
 from orchestrator.records.plan import PlanTerms, Quiet, Screen
-from orchestrator.scripts import Answer, run_scripts, script_command
+from orchestrator.scripts import Answer, check_success, failure_reason, run_scripts, script_command
 from orchestrator.units import format_duration
 
 #: The time that a device gets to answer before another try to restore it: an offline phone must not
@@ -296,12 +296,9 @@ class Conditioner:
         self._keep_snapshot(device)
         fresh = self._journal_changes(device, [change])
         result = device.shell(command)
-        if result.exit_code != 0:
-            if self._is_as_before(device, change):
-                self._forget_unmade(device, fresh)
-            raise DeviceCommandError(
-                f"{command!r} failed: {failure_reason(result)}", serial=device.serial
-            )
+        if result.exit_code != 0 and self._is_as_before(device, change):
+            self._forget_unmade(device, fresh)
+        check_success(result, serial=device.serial, action=repr(command))
 
     def _takeover_scripts(self, device: AdbDevice) -> dict[str, str]:
         """Return the scripts that end our apps and list our runs, for the round trip that takes the

@@ -22,14 +22,7 @@ from orchestrator.devices.adb_server import AdbServer
 from orchestrator.devices.lease import ClaimRenewal
 from orchestrator.devices.probes import parse_serial
 from orchestrator.devices.retries import DAMAGED, LINK_LOST, Retry
-from orchestrator.devices.sockets import (
-    Connection,
-    failure_reason,
-    run_shell,
-    service_failure,
-    sync_failure,
-    writing_failure,
-)
+from orchestrator.devices.sockets import Connection, run_shell, sync_failure
 from orchestrator.errors import (
     DeviceChangedError,
     DeviceCommandError,
@@ -44,7 +37,14 @@ from orchestrator.files import OUTPUT_MOST_BYTES
 from orchestrator.ports import ShellResult
 from orchestrator.processes import hold_slot
 from orchestrator.records.case import Serial
-from orchestrator.scripts import Answer, run_scripts, script_command, section_mark
+from orchestrator.scripts import (
+    Answer,
+    check_success,
+    run_scripts,
+    script_command,
+    section_mark,
+    service_failure,
+)
 
 _T = TypeVar("_T")
 _RETRY_PAUSE_S: Final = 0.1
@@ -179,16 +179,8 @@ class PhoneLink:
         """
         shell = partial(self.shell, timeout_s=timeout_s, cancelled=cancelled, action=action)
         answer = run_scripts(shell, scripts, serial=self.serial)
-        if must and answer.exit_code != 0:
-            reason = failure_reason(answer)
-            raise (
-                service_failure(reason, serial=self.serial, action=action)
-                or writing_failure(reason, serial=self.serial, action=action)
-                or DeviceCommandError(
-                    f"{action} failed with exit code {answer.exit_code}: {reason}",
-                    serial=self.serial,
-                )
-            )
+        if must:
+            check_success(answer, serial=self.serial, action=action)
         return answer
 
     def retry(

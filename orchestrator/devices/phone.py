@@ -23,15 +23,7 @@ from orchestrator.devices.probes import (
     state_from,
 )
 from orchestrator.devices.runs import DetachedRuns
-from orchestrator.devices.sockets import (
-    EXIT,
-    STDERR,
-    STDOUT,
-    Connection,
-    failure_reason,
-    packets,
-    service_failure,
-)
+from orchestrator.devices.sockets import EXIT, STDERR, STDOUT, Connection, packets
 from orchestrator.devices.transfer import (
     InstalledApps,
     PlacedFiles,
@@ -48,6 +40,7 @@ from orchestrator.errors import (
 from orchestrator.ports import ListedPhone
 from orchestrator.records.case import Serial
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
+from orchestrator.scripts import failure_reason, service_failure
 
 #: After this time without a line the follower gets ``b""``.
 MOMENT_S: Final = 0.1

@@ -25,7 +25,6 @@ from typing import Final
 from orchestrator.clock import Deadline
 from orchestrator.devices.link import PhoneLink, parse_files
 from orchestrator.devices.retries import OFFLINE, ONE_TRY, Retry, until
-from orchestrator.devices.sockets import failure_reason, writing_failure
 from orchestrator.errors import (
     DeviceChangedError,
     DeviceCommandError,
@@ -37,7 +36,14 @@ from orchestrator.files import OUTPUT_MOST_BYTES
 from orchestrator.frozen import frozen
 from orchestrator.ports import DetachedCommand, ProcessResult
 from orchestrator.records.case import RunId, run_folder_name
-from orchestrator.scripts import Answer, script_command, script_text, section_mark
+from orchestrator.scripts import (
+    Answer,
+    failure_reason,
+    script_command,
+    script_text,
+    section_mark,
+    writing_failure,
+)
 from orchestrator.units import format_duration
 
 #: Called with a text about an offline phone, and whether it is offline.

@@ -7,7 +7,6 @@ from __future__ import annotations
 import contextlib
 import re
 import select
-import signal
 import socket
 import struct
 import threading
@@ -26,17 +25,14 @@ from orchestrator.errors import (
     LinkLostError,
     TransferError,
     UsageError,
-    kinds_below,
 )
 from orchestrator.files import OUTPUT_MOST_BYTES, BothEnds
 from orchestrator.frozen import frozen
 from orchestrator.ports import ShellResult
-from orchestrator.records.failures import Source, next_step_of, texts_of
-from orchestrator.scripts import Answer
+from orchestrator.records.failures import Source, next_step_of
+from orchestrator.scripts import failure_in, service_failure, writing_failure
 
 DEFAULT_PORT: Final = 5037
-#: Code -> its error class.
-_KINDS: Final = {kind().code: kind for kind in kinds_below(DeviceError)}
 
 
 @frozen
@@ -70,29 +66,9 @@ class ServerAddress:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-def _failure_in(message: str, source: Source, *, serial: str, action: str) -> DeviceError | None:
-    """Return the error for a message of adb or of the phone.
-
-    None when it contains no known text of the source.
-    """
-    for text, failure in texts_of(source):
-        if re.search(text.pattern, message, re.I):
-            excerpt = without_stack(message)[-300:] if source is not Source.ADB else message
-            quoted = (
-                f"adb says {excerpt!r}" if source is Source.ADB else f"the phone says {excerpt!r}"
-            )
-            parts = (action, text.meaning, quoted)
-            return _KINDS[failure.code](
-                ": ".join(filter(None, parts)),
-                serial=serial,
-                hint=text.next_step or failure.next_step,
-            )
-    return None
-
-
 def server_failure(message: str, *, serial: str, action: str) -> DeviceError:
     """Return the error for a FAIL answer of the adb server (or of a phone's service)."""
-    return _failure_in(message, Source.ADB, serial=serial, action=action) or DeviceError(
+    return failure_in(message, Source.ADB, serial=serial, action=action) or DeviceError(
         f"{action}: adb says {message!r}", serial=serial
     )
 
@@ -104,35 +80,6 @@ def sync_failure(message: str, *, serial: str, path: str) -> DeviceError:
     return writing_failure(message, serial=serial, action=path) or TransferError(
         f"{path}: the phone says {message!r}", serial=serial
     )
-
-
-def writing_failure(message: str, *, serial: str, action: str) -> DeviceError | None:
-    """Return the error for a phone's message that our folder isn't writable.
-
-    None for any other message.
-    """
-    return _failure_in(message, Source.WRITING, serial=serial, action=action)
-
-
-def service_failure(message: str, *, serial: str, action: str) -> DeviceError | None:
-    """Return the error for a message of the phone's tools about Android's services.
-
-    None for any other message.
-    """
-    return _failure_in(message, Source.SERVICE, serial=serial, action=action)
-
-
-def without_stack(text: str) -> str:
-    """Return a phone's output without the frames of a Java exception, whose message precedes them.
-
-    The root cause of the exception, if any, is the last line.
-    """
-    lines = [line.strip() for line in text.strip().splitlines()]
-    relevant = [
-        line for line in lines if line and not re.match(r"at [\w.$<>]+\(|\.\.\. \d+ more$", line)
-    ]
-    causes = [line for line in relevant if line.startswith("Caused by: ")]
-    return "\n".join([*(line for line in relevant if line not in causes[-1:]), *causes[-1:]])
 
 
 #: The largest length in the four hex digits in front of a request.
@@ -347,23 +294,11 @@ STDOUT: Final = 1
 STDERR: Final = 2
 EXIT: Final = 3
 _CLOSE_STDIN: Final = 4
-#: The exit code of a process that a signal ended is this plus the signal's number.
-BY_SIGNAL: Final = 128
 _HEAD: Final = struct.Struct("<BI")
 #: A length above this isn't from a shell; adb's own largest payload is 1 MiB.
 _LONGEST_PACKET_BYTES: Final = 64 << 20
 #: Interval at which a wait checks whether it was cancelled.
 CANCEL_POLL_S: Final = 0.2
-
-
-def failure_reason(result: ShellResult | Answer) -> str:
-    """Return why a command failed: the end of its output, else the meaning of its exit code."""
-    output = without_stack((result.stderr or result.stdout).decode("utf-8", "replace"))
-    if output:
-        return output[-400:]
-    if (number := result.exit_code - BY_SIGNAL) in set(signal.Signals):
-        return f"it was killed on the phone by signal {number} ({signal.Signals(number).name})"
-    return f"exit code {result.exit_code}, and it printed nothing"
 
 
 def shell_refusal(output: str) -> str:

@@ -24,7 +24,7 @@ from orchestrator.devices.link import (
 )
 from orchestrator.devices.probes import parse_free_bytes
 from orchestrator.devices.retries import DAMAGED
-from orchestrator.devices.sockets import CANCEL_POLL_S, service_failure, without_stack
+from orchestrator.devices.sockets import CANCEL_POLL_S
 from orchestrator.errors import (
     DeviceError,
     DeviceStorageError,
@@ -37,7 +37,7 @@ from orchestrator.errors import (
 from orchestrator.ports import HostFile, PackageInfo, PlacedFile
 from orchestrator.processes import hold_slot
 from orchestrator.records.failures import INSTALL_STEPS
-from orchestrator.scripts import Answer, script_command
+from orchestrator.scripts import Answer, script_command, service_failure, without_stack
 
 #: Minimum of free space, as a phone with a full data partition misbehaves: files of earlier
 #: campaigns are removed for it.

@@ -37,7 +37,7 @@ from orchestrator.records.run import (
     stage_of,
 )
 from orchestrator.records.verdict import Finding
-from orchestrator.scripts import run_scripts
+from orchestrator.scripts import check_success, run_scripts
 from orchestrator.tables.passes import STARTS, PassTable, start_rows
 from orchestrator.units import format_latency
 
@@ -103,13 +103,11 @@ def _prepare(device: Device, request: InvocationRequest, app: str) -> bytes:
         # Without files cat fails, and wc prints 0.
         command = f"{empty}mkdir -p {folder} && cat {folder}/* 2>/dev/null | wc -c"
         answer = run_scripts(device.shell, {"bytes": _as_app(command, app)})
+        action = f"preparing the cache folder {request.cache_folder}"
+        check_success(answer, serial=device.serial, action=action)
         size = answer.value("bytes")
-        if answer.exit_code or not size.isdecimal():
-            reason = (answer.stderr or answer.stdout).decode("utf-8", "replace").strip()
-            raise DeviceCommandError(
-                f"the cache folder {request.cache_folder} can't be prepared: {reason}",
-                serial=device.serial,
-            )
+        if not size.isdecimal():
+            raise DeviceCommandError(f"{action}: its size is {size!r}", serial=device.serial)
     return f"stage={request.variant} cache_bytes={size}\n".encode()
 
 

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from orchestrator.errors import DeviceCommandError, DeviceError
 from orchestrator.passes.specification import Hold
 from orchestrator.ports import Device, SettingChange
-from orchestrator.scripts import run_scripts, script_command
+from orchestrator.scripts import check_success, run_scripts, script_command
 
 #: From this API level on the tracing service is on everywhere.
 _SERVICE_SDK: Final = 30
@@ -114,13 +114,8 @@ class _Recorder:
             self._device.shell(self._undo)
 
     def _run_checked(self, command: str, *, action: str, timeout_s: float = 60.0) -> None:
-        """Run a command; raises DeviceCommandError with the phone's message."""
         result = self._device.shell(command, timeout_s=timeout_s)
-        if result.exit_code != 0:
-            message = (result.stderr or result.stdout).decode("utf-8", "replace").strip()[-300:]
-            raise DeviceCommandError(
-                f"{action} failed: {message or 'no reason given'}", serial=self._device.serial
-            )
+        check_success(result, serial=self._device.serial, action=action)
 
 
 def hold_property(device: Device, hold: Hold, target: Property, before: str) -> None:

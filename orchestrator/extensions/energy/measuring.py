@@ -16,7 +16,12 @@ from dataclasses import field, replace
 from typing import Final
 
 from orchestrator.delegates import DELEGATES
-from orchestrator.errors import DeviceCommandError, HostStorageError, OutputParseError
+from orchestrator.errors import (
+    DeviceCommandError,
+    DeviceStorageError,
+    HostStorageError,
+    OutputParseError,
+)
 from orchestrator.extensions.energy.figure import (
     BATTERY_FILE,
     ENERGY_FILE,
@@ -73,6 +78,10 @@ _CHARGED: Final = (
 #: its inferences.
 _BEGIN_S: Final = 10.0
 _SLACK_S: Final = 60.0
+
+
+#: Errors of a recording, which cost a run its energy and nothing else.
+_NO_RECORDING: Final = (DeviceCommandError, DeviceStorageError)
 
 
 class EnergyMeter:
@@ -172,12 +181,12 @@ class EnergyMeter:
             try:
                 recording = self._recorded(device, request, duration_s=request.timeout_s)
                 end = stack.enter_context(recording)
-            except DeviceCommandError as error:
+            except _NO_RECORDING as error:
                 why = str(error)
             raw = tool.run(device, request)
             try:
                 data = b"" if why else end()
-            except DeviceCommandError as error:
+            except _NO_RECORDING as error:
                 why = str(error)
             return raw.with_data(POWER_FILE, data), why
 

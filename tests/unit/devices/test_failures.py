@@ -1,20 +1,18 @@
 import pytest
 
 from orchestrator.devices.discovery import parse_devices
-from orchestrator.devices.sockets import (
-    server_failure,
-    service_failure,
-    sync_failure,
-    without_stack,
-    writing_failure,
-)
+from orchestrator.devices.sockets import server_failure, sync_failure
 from orchestrator.errors import (
+    DeviceCommandError,
     DeviceError,
     DeviceStorageError,
     LinkLostError,
+    SystemDownError,
     TransferError,
 )
+from orchestrator.ports import ShellResult
 from orchestrator.records.failures import FailureText, Source, texts_of
+from orchestrator.scripts import check_success, service_failure, without_stack, writing_failure
 
 READERS = {
     Source.ADB: server_failure,
@@ -104,3 +102,14 @@ def test_a_full_phone_is_told_from_another_failed_push() -> None:
 def test_other_words_of_a_cause_are_understood_and_no_others(said: str, code: str | None) -> None:
     error = writing_failure(said, serial="S1", action="starting a run")
     assert (error and error.code) == code
+
+
+def test_a_command_that_had_to_succeed_tells_a_full_phone_and_one_whose_services_are_down() -> None:
+    for said, kind in (
+        (b"mkdir: 'caches': No space left on device", DeviceStorageError),
+        (b"cmd: Can't find service: settings", SystemDownError),
+        (b"perfetto: no such option", DeviceCommandError),
+    ):
+        result = ShellResult(exit_code=1, stdout=b"", stderr=said)
+        with pytest.raises(kind, match="S1: preparing the caches"):
+            check_success(result, serial="S1", action="preparing the caches")

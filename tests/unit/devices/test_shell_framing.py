@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.devices.sockets import cut_packets, failure_reason
+from orchestrator.devices.sockets import cut_packets
 from orchestrator.ports import ShellResult
+from orchestrator.scripts import failure_reason
 
 PACKETS = st.lists(st.tuples(st.integers(0, 5), st.binary(max_size=200)), max_size=20)
 

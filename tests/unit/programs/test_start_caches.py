@@ -132,7 +132,7 @@ def test_a_folder_that_cannot_be_emptied_is_an_error_and_no_start(
     device: HostDevice, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(DeviceCommandError, match="can't be prepared"):
+    with pytest.raises(DeviceCommandError, match=r"preparing the cache folder .* failed"):
         run_start(NativeTool(), device, request(CASE, 0, folder=str(tmp_path / "file" / "caches")))
 
 
