@@ -73,7 +73,6 @@ def _used_tables(data: ReportData) -> Sequence[Table[Any]]:
             caption=title,
             columns=columns,
             rows=rows,
-            is_virtual=lambda item: bool(getattr(item, "is_virtual", False)),
         )
         for name, title, columns, rows in parts
         if rows

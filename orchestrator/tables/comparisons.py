@@ -206,7 +206,6 @@ def compared_table(comparison: Comparison) -> Table[ComparedCase]:
         caption=f"{comparison.candidate} against {comparison.baseline}",
         columns=COMPARED,
         rows=worst_first(comparison),
-        is_virtual=lambda row: row.is_virtual,
         order="worst first",
     )
 

@@ -65,7 +65,6 @@ def phones_table(farm: FarmAnswer, now: datetime) -> Table[DeviceAnswer]:
         columns=[*columns, *_actions(farm, actions)],
         rows=farm.devices,
         nothing="No phone was seen in the last 24 hours.",
-        is_virtual=lambda item: item.is_virtual,
     )
 
 

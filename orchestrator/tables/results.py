@@ -478,7 +478,6 @@ def case_table(
         columns=columns,
         rows=rows,
         key=lambda row: row.key,
-        is_virtual=lambda row: row.is_virtual,
         **other,
     )
 

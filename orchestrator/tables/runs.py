@@ -81,7 +81,6 @@ def runs_table(runs: Iterable[RunRecord]) -> Table[RunRecord]:
         caption="Stored runs",
         columns=RUNS,
         rows=runs,
-        is_virtual=lambda run: run.is_virtual,
     )
 
 

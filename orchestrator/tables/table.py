@@ -277,7 +277,7 @@ class Table(Generic[R]):
     #: The key of the case or page that a row opens on a page; the address is ``link`` around it.
     key: Callable[[R], str] | None = None
     link: tuple[str, str] = ("#c-", "")
-    is_virtual: Callable[[R], bool] = lambda _: False
+    is_virtual: Callable[[R], bool] = lambda row: getattr(row, "is_virtual", False)
     #: How a terminal shows a row: ``winner``, ``doubt``, ``bad``; empty for nothing unusual.
     look: Callable[[R], str] = lambda _: ""
     is_judged: Callable[[R], bool] | None = None
