@@ -72,7 +72,7 @@ def test_flags_are_explained_without_any_device(cli: Cli) -> None:
     assert cli.json("flags gpu_backend")["flags"][0]["default"] == ""
     wrong = cli("flags gpu_backen")
     assert wrong.exit_code == 2
-    assert "did you mean gpu_backend?" in wrong.stderr
+    assert "did you mean 'gpu_backend'?" in wrong.stderr
     assert "which signature" in cli("flags --tool litert signature_to_run_for").ok().stdout
     for tool in ("nativ", "text"):
         assert "litert-native" in cli("flags --tool", tool).stderr
