@@ -152,6 +152,15 @@ def _option(key: Key, names: str, about: str = "") -> Any:  # noqa: ANN401 - of 
     return Option(*names.split(), help=about, rich_help_panel=key.panel or None, **limits)
 
 
+def format_option(forms: Sequence[str], default: str = "") -> Any:  # noqa: ANN401 - of typer
+    """Return the option of a command that writes these formats; ``default`` where ``--out`` may say
+    the format.
+    """
+    *first, last = forms
+    without = f" (default: by --out, else {default})" if default else ""
+    return Option("--format", "-f", help=f"{', '.join(first)} or {last}{without}.")
+
+
 def _html(out: Path | None) -> Path | None:
     format_of("", out, ("html",), default="html")
     if out is not None:
@@ -211,8 +220,7 @@ _FEW_OPTIONS: Final = 10
 #: The names of options' values in help.
 _METAVARS: Final[Mapping[object, str]] = {str: "TEXT", Path: "PATH", int: "N", float: "NUMBER"}
 #: The formats of a command's table.
-TABLE_FORMS: Final = ("text", "markdown", "csv", "html", "json")
-_TableForm = Annotated[str, Option("--format", "-f", help="text, markdown, csv, html or json.")]
+_TABLE_FORMS: Final = ("text", "markdown", "csv", "html", "json")
 _LOOK: Final[dict[str, Any]] = {
     "rich_markup_mode": None,
     "no_args_is_help": True,
@@ -346,11 +354,12 @@ def command(
             elif item.name not in {"settings", "as_json"}:
                 parameters.append(parameter(item.name, hint, item.default))
         if has_table:
-            parameters.append(parameter("table_form", _TableForm, "text"))
+            form_option = Annotated[str, format_option(_TABLE_FORMS)]
+            parameters.append(parameter("table_form", form_option, "text"))
         parameters.append(parameter("as_json", Json, False))
 
         def call(**values: Any) -> None:  # noqa: ANN401 - as typer read them
-            form = format_of(values.get("table_form", ""), None, TABLE_FORMS, default="text")
+            form = format_of(values.get("table_form", ""), None, _TABLE_FORMS, default="text")
             form = "json" if values["as_json"] else form
             if values.get("out") == Path("-"):
                 raise UsageError(

@@ -19,6 +19,7 @@ from orchestrator.cli.commands import (
     Texts,
     Wait,
     command,
+    format_option,
     parameter,
     plan_keys,
     workspace_of,
@@ -31,7 +32,7 @@ from orchestrator.frozen import frozen
 from orchestrator.records.plan import Plan, PlanOptions, fixed_count
 from orchestrator.settings import Settings
 from orchestrator.tables.escapes import WIDTH, one_line
-from orchestrator.tables.table import NESTED, Column, Kind, Table
+from orchestrator.tables.table import NESTED, Column, Form, Kind, Table
 from orchestrator.units import split
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from orchestrator.app.workspace import Workspace
     from orchestrator.artifacts.archive import Release
 
-_FORMATS: Final = ("text", "markdown", "json", "junit", "html")
+_FORMATS: Final = (Form.TEXT, Form.MARKDOWN, Form.JSON, "junit", Form.HTML)
 #: The keys of a plan that both sides of a pair share.
 PAIR_KEYS: Final = (
     "delegates threads tools flags check_outputs num_runs min_secs max_secs affinity timeout seed"
@@ -67,14 +68,7 @@ _MODELS: Final = parameter(
 class Output:
     """The output of a comparison, and its exit code."""
 
-    form: Annotated[
-        str,
-        Option(
-            "--format",
-            "-f",
-            help="text, markdown, json, junit or html (default: by --out, else text).",
-        ),
-    ] = ""
+    form: Annotated[str, format_option(_FORMATS, Form.TEXT)] = ""
     out: Out = None
     #: A word of ``analysis.comparison.FailOn``.
     fail_on: Annotated[

@@ -7,9 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-from typer import Option
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from orchestrator.app.exporting import EXPORTERS, FORMATS, ExportRequest
 from orchestrator.app.plugin_kinds import Exporter
@@ -20,6 +18,7 @@ from orchestrator.cli.commands import (
     Legend,
     Out,
     command,
+    format_option,
     workspace_of,
 )
 from orchestrator.cli.output import ENDINGS, CommandResult, format_of, joined, room
@@ -28,11 +27,14 @@ from orchestrator.files import write_file
 from orchestrator.frozen import frozen
 from orchestrator.installation import every
 from orchestrator.settings import Settings
+from orchestrator.tables.table import Form
 from orchestrator.units import counted
 
 if TYPE_CHECKING:
     from orchestrator.app.importing import Imported
     from orchestrator.report.data import ReportData
+
+_FORMATS: Final = (Form.HTML, Form.TEXT, Form.MARKDOWN, Form.CSV, Form.JSON)
 
 
 @frozen
@@ -54,14 +56,7 @@ def report(
     settings: Settings,
     campaigns: Campaigns = None,
     out: Out = None,
-    form: Annotated[
-        str,
-        Option(
-            "--format",
-            "-f",
-            help="html, text, markdown, csv or json (default: by --out, else html).",
-        ),
-    ] = "",
+    form: Annotated[str, format_option(_FORMATS, Form.HTML)] = "",
     *,
     legend: Legend = False,
 ) -> CommandResult:
@@ -73,7 +68,7 @@ def report(
     from orchestrator.report import exports, tables
 
     # HTML always goes to a file: the data folder's reports when none is named.
-    form = format_of(form, out, ("html", "text", "markdown", "csv", "json"), default="html")
+    form = format_of(form, out, _FORMATS, default=Form.HTML)
     if legend and form != "text":
         raise UsageError(
             f"--legend explains a table of text, and this is {form}", hint="add --format text"
