@@ -413,19 +413,14 @@ def json_pieces(value: object, stream: TextIO | None = None) -> Iterator[str]:
 
 
 def _plain(value: object) -> object:
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        from orchestrator.records.run import RunRecord
+    from orchestrator.records.run import RunRecord
+    from orchestrator.tables.table import plain_value
 
-        fields = {item.name: getattr(value, item.name) for item in dataclasses.fields(value)}
-        if isinstance(value, RunRecord):
-            # Stored from 0, printed from 1 as everywhere.
-            fields["invocation"] += 1
-        return {name: item for name, item in fields.items() if not isinstance(item, bytes)}
-    if isinstance(value, Mapping):
-        return dict(value)
-    if isinstance(value, set | frozenset):
-        return list(value)
-    return value.isoformat() if isinstance(value, datetime) else str(value)
+    if isinstance(value, RunRecord):
+        # Stored from 0, printed from 1 as everywhere.
+        value = dataclasses.replace(value, invocation=value.invocation + 1)
+    plain = plain_value(value)
+    return str(value) if plain is value else plain
 
 
 #: Ending of a file's name -> the formats of such a file, the usual one first.

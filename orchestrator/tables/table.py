@@ -208,22 +208,29 @@ def _words(value: object) -> str:
 
 
 def json_value(value: Any) -> Any:  # noqa: ANN401
-    """Return a value as JSON: enums as their values, moments in ISO 8601, records and mappings as
-    objects.
-    """
+    """Return a value as JSON, with all that is in it (:func:`plain_value`)."""
     if value is None or type(value) in {str, int, float, bool}:
         return value
+    value = plain_value(value)
+    if isinstance(value, dict):
+        return {key: json_value(item) for key, item in value.items()}
+    return [json_value(item) for item in value] if isinstance(value, list) else value
+
+
+def plain_value(value: object) -> object:
+    """Return a value as JSON has it, not what is in it: enums as their values, moments in ISO 8601,
+    records, without their bytes, and mappings as objects; any other value as it is.
+    """
     if isinstance(value, enum.Enum):
         return value.value
     if isinstance(value, datetime):
         return value.isoformat()
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {
-            item.name: json_value(getattr(value, item.name)) for item in dataclasses.fields(value)
-        }
+        items = ((item.name, getattr(value, item.name)) for item in dataclasses.fields(value))
+        return {name: item for name, item in items if not isinstance(item, bytes)}
     if isinstance(value, Mapping):
-        return {str(key): json_value(item) for key, item in value.items()}
-    return [json_value(item) for item in value] if isinstance(value, list | tuple) else value
+        return {str(key): item for key, item in value.items()}
+    return list(value) if isinstance(value, tuple | set | frozenset) else value
 
 
 #: For programs, whether a row is of a virtual phone.
