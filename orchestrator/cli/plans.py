@@ -16,7 +16,6 @@ from orchestrator.cli.commands import Texts, command, workspace_of
 from orchestrator.cli.output import CommandResult, tables_result, to_json
 from orchestrator.errors import AdbUnavailableError, UsageError
 from orchestrator.files import expanded, write_file
-from orchestrator.records.case import SkippedCase
 from orchestrator.records.device import DeviceFacts
 from orchestrator.settings import Settings
 from orchestrator.tables.escapes import one_line
@@ -34,6 +33,7 @@ def show(
     """
     from orchestrator.app.preparing import planned, task_of
     from orchestrator.config.plan import load_plan
+    from orchestrator.tables.findings import SKIPPED
     from orchestrator.tables.labels import unique_labels
 
     # Nothing is measured or stored. A new program is put on a device and asked for its flags. A
@@ -73,7 +73,7 @@ def show(
         columns=(
             Column("serial", forms=DATA),
             Column("device", value=lambda skip: titles.get(skip.serial, skip.serial)),
-            *_SKIPPED,
+            *SKIPPED,
         ),
         rows=expansion.skipped,
         nothing="no case is skipped",
@@ -117,16 +117,6 @@ def show(
             "estimate_most_s": most_s,
         },
     )
-
-
-_SKIPPED: Final[Sequence[Column[SkippedCase]]] = (
-    Column("model_name", "model"),
-    Column("delegate"),
-    Column("threads", kind=Kind.COUNT),
-    Column("tool"),
-    Column("reason_code", "code"),
-    Column[SkippedCase]("reason").sentence,
-)
 
 
 @command("plan init")

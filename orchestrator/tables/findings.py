@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from orchestrator.analysis.case_result import SEVERITIES, FindingCount
+from orchestrator.records.case import SkippedCase
 from orchestrator.records.verdict import Severity
 from orchestrator.tables.rows import ResultRow, SkipRow
 from orchestrator.tables.table import DATA, PAGE, PEOPLE, Column, Kind, Table
@@ -71,24 +72,38 @@ def kinds_table(rows: Iterable[ResultRow]) -> Table[Kinds]:
     )
 
 
+#: A combination that the plan names and that isn't run.
+SKIPPED: Final[Sequence[Column[SkippedCase]]] = (
+    Column("model_name", "model"),
+    Column("delegate"),
+    Column("threads", kind=Kind.COUNT),
+    Column("tool"),
+    Column("reason_code", "code"),
+    Column[SkippedCase]("reason").sentence,
+)
+
+
+def _skipped(row: SkipRow) -> SkippedCase:
+    return row.skipped
+
+
 def skips_table(rows: Sequence[SkipRow]) -> Table[SkipRow]:
     """Return the table of combinations that a plan names and that weren't run."""
+    model, *settings, code, reason = SKIPPED
     return Table(
         name="skipped",
         caption="Combinations that the plan names and that weren't run",
         columns=(
-            Column("model", value=lambda row: row.skipped.model_name),
+            model.of(_skipped, name="model"),
             Column("serial", value=lambda row: row.device.serial, forms=DATA),
             Column("device", value=lambda row: row.device.title),
             Column(
                 "is_virtual", "virtual", lambda row: row.device.is_virtual, Kind.FLAG, forms=DATA
             ),
             Column("configuration", forms=PEOPLE),
-            Column("delegate", value=lambda row: row.skipped.delegate, forms=DATA),
-            Column("threads", value=lambda row: row.skipped.threads, kind=Kind.COUNT, forms=DATA),
-            Column("tool", value=lambda row: row.skipped.tool, forms=DATA),
-            Column("reason_code", "code", lambda row: row.skipped.reason_code),
-            Column[SkipRow]("reason", value=lambda row: row.skipped.reason).sentence,
+            *(column.of(_skipped, forms=DATA) for column in settings),
+            code.of(_skipped),
+            reason.of(_skipped),
         ),
         rows=rows,
     )
