@@ -298,6 +298,8 @@ def _build_shas(workspace: Workspace, word: str) -> set[str]:
             shas = {workspace.library.find_release(word).program.sha256}
         except ArtifactError as error:
             raise UsageError(str(error), hint=error.hint) from error
+    # The store has one name of each content, that of the newest campaign.
+    shas |= {release.program.sha256 for release in workspace.library.named(word)}
     if not shas:
         hint = "'benchfarm results runs' lists what is stored"
         raise UsageError(f"no build {word!r} is stored", hint=hint)

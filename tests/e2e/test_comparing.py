@@ -168,6 +168,10 @@ def test_builds_within_a_campaign_are_compared_by_their_hashes(
     assert case["verdict"]["outcome"] == "faster"
     assert case["verdict"]["method"].startswith("paired")
     assert case["verdict"]["ratio"] == pytest.approx(1 / slower["cases"][0]["verdict"]["ratio"])
+    # By each name of this computer: the store has one.
+    bench.cli("build add --name renamed", bench.program("old")).ok()
+    renamed = bench.cli("compare --json --by build renamed", new[:12]).ended_with(1).json
+    assert renamed["cases"][0]["verdict"] == slower["cases"][0]["verdict"]
 
 
 def test_models_and_flags_are_sides_too(bench: Bench) -> None:
