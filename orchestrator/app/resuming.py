@@ -21,7 +21,7 @@ from orchestrator.files import sha256_of
 from orchestrator.passes import is_reference_run, pass_of, stored_pass
 from orchestrator.programs import program
 from orchestrator.records.campaign import Campaign, CampaignProgress, CampaignStatus
-from orchestrator.records.case import Build, CampaignId, Case, Serial
+from orchestrator.records.case import FIGURE_PASS, Build, CampaignId, Case, Serial
 from orchestrator.records.device import HOST_SERIAL
 from orchestrator.records.plan import DeviceSelection
 
@@ -196,8 +196,9 @@ def check_not_running(workspace: Workspace, campaigns: Sequence[Campaign]) -> No
 
 
 def open_cases(workspace: Workspace, campaign: Campaign) -> list[Case]:
-    """Return the cases of a stored campaign's open runs, with the reference workload of their
-    devices; raises UsageError where one of its passes isn't installed.
+    """Return the cases of a stored campaign's open runs, with those that a later round may measure
+    and the reference workload of their devices; raises UsageError where one of its passes isn't
+    installed.
     """
     _check_passes(campaign)
     works = open_work_by_serial(
@@ -207,8 +208,13 @@ def open_cases(workspace: Workspace, campaign: Campaign) -> list[Case]:
     )
     cases = [item.case for work in works.values() for item in work.invocations]
     busy = {case.serial for case in cases}
-    marks = (item.case for item in campaign.invocations if is_reference_run(item))
-    return [*cases, *(case for case in marks if case.serial in busy)]
+    has_rounds = campaign.terms.stopping is not None or campaign.terms.pairing is not None
+    further = (
+        item.case
+        for item in campaign.invocations
+        if is_reference_run(item) or (has_rounds and item.run_pass is FIGURE_PASS)
+    )
+    return [*cases, *(case for case in further if case.serial in busy)]
 
 
 def reopen(

@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 import shutil
 import signal
+import sqlite3
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -172,6 +173,19 @@ def test_builds_within_a_campaign_are_compared_by_their_hashes(
     bench.cli("build add --name renamed", bench.program("old")).ok()
     renamed = bench.cli("compare --json --by build renamed", new[:12]).ended_with(1).json
     assert renamed["cases"][0]["verdict"] == slower["cases"][0]["verdict"]
+
+
+def test_a_comparison_that_was_cut_off_within_a_pair_goes_on_with_both_sides(bench: Bench) -> None:
+    sides = [f"build:{bench.program('old')}", f"build:{bench.program('new', 15)}"]
+    whole = bench.ab(*sides, "--runs", "4", "--json").json
+    last = whole["cases"][0]["candidate"]["case_key"]
+    newest = "campaign_no = (SELECT max(campaign_no) FROM campaigns)"
+    second = "invocation = 1 AND case_no = (SELECT case_no FROM cases WHERE case_key = ?)"
+    with closing(sqlite3.connect(bench.cli.home / "store.sqlite")) as rows, rows:
+        rows.execute(f"DELETE FROM runs WHERE {newest} AND (invocation > 1 OR {second})", [last])
+        rows.execute(f"UPDATE campaigns SET status = 'running', finished_at = NULL WHERE {newest}")
+    resumed = bench.cli("run --resume --json", timeout_s=PATIENCE_S).json
+    assert resumed["cases"][0]["verdict"]["counts"] == whole["cases"][0]["verdict"]["counts"]
 
 
 def test_models_and_flags_are_sides_too(bench: Bench) -> None:
