@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+import threading
 import uuid
 from collections import Counter
 from dataclasses import dataclass, field, replace
@@ -119,7 +120,7 @@ class WatchedPhone:
         self.phone.hardware.force(heat_c=self.phone.hardware.profile.thermal.ambient_c + 1)
         # Clocks come back by one step a second, of the phone's.
         while any(cluster.cooling_steps for cluster in self.phone.hardware.clusters()):
-            self.phone.time.sleep(1.0)
+            self.phone.time.sleep(1.0, threading.Event())
 
     def run(
         self, *fault: str, delegate: DelegateName = DelegateName.XNNPACK
