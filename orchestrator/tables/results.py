@@ -12,7 +12,7 @@ from orchestrator.analysis.quality import figure_us, truth_of
 from orchestrator.analysis.summary import Summary
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.device import DeviceState
-from orchestrator.records.run import DelegateTruth, RunRecord
+from orchestrator.records.run import DelegateEvidence, DelegateTruth, RunRecord
 from orchestrator.records.verdict import Quality, Severity
 from orchestrator.tables.devices import origin_of
 from orchestrator.tables.findings import FINDINGS
@@ -43,6 +43,8 @@ from orchestrator.tables.table import (
 from orchestrator.units import US_PER_MS, format_bytes, tokens_per_s
 
 Item = TypeVar("Item")
+#: Times, exported to the nanosecond.
+_MS: Final[dict[str, Any]] = {**MS, "exact": 3}
 #: Before a configuration in text.
 MARKS: Final = {
     BestMark.BEST: "*",
@@ -70,28 +72,8 @@ def _quality(row: ResultRow) -> str:
     return f"{row.quality_text}{', virtual' if is_fake else ''}"
 
 
-def _delegate_value(name: str) -> Callable[[ResultRow], int | None]:
-    return lambda row: getattr(row.evidence, name) if row.evidence is not None else None
-
-
-def _ms(
-    name: str,
-    head: str,
-    value: Callable[[ResultRow], float | None],
-    **other: Any,  # noqa: ANN401
-) -> Column[ResultRow]:
-    return Column(name, head, value, exact=3, **MS, **other)
-
-
-def _summary_column(
-    name: str,
-    head: str,
-    value: Callable[[Summary], Any],
-    **other: Any,  # noqa: ANN401
-) -> Column[ResultRow]:
-    return Column("", head, value, exact=3, **MS).of(
-        lambda row: row.own_summary, name=name, **{"forms": DATA, **other}
-    )
+def _of_summary(column: Column[Summary]) -> Column[ResultRow]:
+    return column.of(lambda row: row.own_summary)
 
 
 def ratio_columns(name: str, exact: int | None = None) -> Sequence[Column[Ratio]]:
@@ -107,8 +89,8 @@ def ratio_columns(name: str, exact: int | None = None) -> Sequence[Column[Ratio]
     )
 
 
-def _memory(name: str, head: str, value: Callable[[ResultRow], float | None]) -> Column[ResultRow]:
-    return Column(name, head, value, Kind.NUMBER, "MiB", digits=1, exact=3, forms=DATA)
+def _memory(name: str, head: str) -> Column[ResultRow]:
+    return Column(name, head, kind=Kind.NUMBER, unit="MiB", digits=1, exact=3, forms=DATA)
 
 
 def _speed(name: str, head: str, place: int, unit: str, **other: Any) -> Column[ResultRow]:  # noqa: ANN401
@@ -137,9 +119,7 @@ CASE_NAMES: Final[Sequence[Column[ResultRow]]] = (
 )
 #: The case's median, optional beside other figures.
 _MEDIAN: Final = replace(
-    _summary_column(
-        "median_us", "median", lambda summary: summary.median_us, forms=EVERYWHERE, is_optional=True
-    ),
+    _of_summary(Column("median_us", "median", is_optional=True, **_MS)),
     shown=lambda row: NOTHING if row.case.is_per_token else None,
 )
 _FIGURE: Final[Column[ResultRow]] = Column(
@@ -181,19 +161,17 @@ _SPEED_UP: Final = replace(
 )
 #: A case's figure and its quality, behind the columns of its parts.
 FIGURE_COLUMNS: Final = (_MEDIAN, _FIGURE, _QUALITY)
-_NODES: Final = (
-    Column(
-        "delegated_nodes", value=_delegate_value("delegated_nodes"), kind=Kind.COUNT, forms=DATA
-    ),
-    Column("total_nodes", "nodes", _delegate_value("total_nodes"), Kind.COUNT, forms=DATA),
-)
-_STARTS_AND_MEMORY: Final = (
-    _ms("init_us", "init", lambda row: row.init_us, forms=DATA),
-    _ms("first_inference_us", "first inference", lambda row: row.first_us, forms=DATA),
-    _ms("warmup_us", "warm-up", lambda row: row.warmup_us, forms=DATA),
-    _memory("init_memory_mib", "memory after init", lambda row: row.init_memory_mib),
-    _memory("overall_memory_mib", "memory overall", lambda row: row.overall_memory_mib),
-    _memory("peak_memory_mib", "peak memory", lambda row: row.peak_memory_mib),
+_NODES: Final[Sequence[Column[ResultRow]]] = [
+    Column[DelegateEvidence](name, head, kind=Kind.COUNT, forms=DATA).of(lambda row: row.evidence)
+    for name, head in (("delegated_nodes", "delegated nodes"), ("total_nodes", "nodes"))
+]
+_STARTS_AND_MEMORY: Final[Sequence[Column[ResultRow]]] = (
+    Column("init_us", "init", forms=DATA, **_MS),
+    Column("first_inference_us", "first inference", lambda row: row.first_us, forms=DATA, **_MS),
+    Column("warmup_us", "warm-up", forms=DATA, **_MS),
+    _memory("init_memory_mib", "memory after init"),
+    _memory("overall_memory_mib", "memory overall"),
+    _memory("peak_memory_mib", "peak memory"),
 )
 RESULTS: Final[Sequence[Column[ResultRow]]] = (
     *CASE_NAMES,
@@ -211,19 +189,23 @@ RESULTS: Final[Sequence[Column[ResultRow]]] = (
     _MEDIAN,
     _speed("tokens_per_s", "speed", 0, "tokens/s", shown=_tokens),
     _FIGURE,
-    _summary_column(
-        "interval_low_us",
-        "from",
-        lambda summary: summary.interval and summary.interval.low,
-        unit="ms, 95 %",
-        forms=DATA,
+    _of_summary(
+        Column(
+            "interval_low_us",
+            "from",
+            lambda summary: summary.interval and summary.interval.low,
+            forms=DATA,
+            **_MS | {"unit": "ms, 95 %"},
+        )
     ),
-    _summary_column(
-        "interval_high_us",
-        "to",
-        lambda summary: summary.interval and summary.interval.high,
-        unit="ms, 95 %",
-        forms=DATA,
+    _of_summary(
+        Column(
+            "interval_high_us",
+            "to",
+            lambda summary: summary.interval and summary.interval.high,
+            forms=DATA,
+            **_MS | {"unit": "ms, 95 %"},
+        )
     ),
     Column(
         "interval_method",
@@ -285,10 +267,15 @@ RESULTS: Final[Sequence[Column[ResultRow]]] = (
         "invocations_ended", "of", lambda row: row.ended, Kind.COUNT, "ended", forms=DATA | PAGE
     ),
     Column("baseline", "speed-up over", forms=DATA),
-    _summary_column("mean_us", "mean", lambda summary: summary.mean_us),
-    _summary_column("min_us", "minimum", lambda summary: summary.min_us),
-    _summary_column("max_us", "maximum", lambda summary: summary.max_us),
-    _summary_column("std_us", "standard deviation", lambda summary: summary.std_us),
+    *(
+        _of_summary(Column(name, head, forms=DATA, **_MS))
+        for name, head in (
+            ("mean_us", "mean"),
+            ("min_us", "minimum"),
+            ("max_us", "maximum"),
+            ("std_us", "standard deviation"),
+        )
+    ),
     *_STARTS_AND_MEMORY,
     Column(
         "accuracy_percent",
@@ -299,12 +286,7 @@ RESULTS: Final[Sequence[Column[ResultRow]]] = (
         exact=3,
         forms=DATA,
     ),
-    _ms(
-        "not_a_result_us",
-        "not a result",
-        lambda row: row.not_a_result_us,
-        forms=DATA,
-    ),
+    Column("not_a_result_us", "not a result", forms=DATA, **_MS),
     Column("reason_code", is_optional=True, forms=DATA | PAGE),
     Column("reason", forms=DATA),
     Column(

@@ -27,13 +27,8 @@ from orchestrator.tables.escapes import visible
 from orchestrator.tables.table import DATA, MS, NESTED, Column, Kind, Table
 
 
-def _report(
-    name: str,
-    head: str,
-    value: Callable[[ToolReport], Any],
-    **other: Any,  # noqa: ANN401
-) -> Column[RunRecord]:
-    return Column(name, head, value, **{"forms": DATA, **other}).of(lambda run: run.report)
+def _report(column: Column[ToolReport]) -> Column[RunRecord]:
+    return column.of(lambda run: run.report)
 
 
 RUNS: Final[Sequence[Column[RunRecord]]] = (
@@ -59,15 +54,15 @@ RUNS: Final[Sequence[Column[RunRecord]]] = (
     ),
     Column("latency_us", "latency", **MS),
     _report(
-        "inferences",
-        "inferences",
-        lambda report: report.inference and report.inference.count,
-        kind=Kind.COUNT,
+        Column(
+            "inferences",
+            value=lambda report: report.inference and report.inference.count,
+            kind=Kind.COUNT,
+            forms=DATA,
+        )
     ),
-    _report("init_us", "init", lambda report: report.init_us, **MS),
-    _report(
-        "first_inference_us", "first inference", lambda report: report.first_inference_us, **MS
-    ),
+    _report(Column("init_us", "init", forms=DATA, **MS)),
+    _report(Column("first_inference_us", "first inference", forms=DATA, **MS)),
     Column("started_at", "started", kind=Kind.MOMENT, forms=DATA),
     Column("duration_s", "took", kind=Kind.NUMBER, unit="s", digits=1, forms=DATA),
     Column("exit_code", kind=Kind.COUNT, forms=DATA),
