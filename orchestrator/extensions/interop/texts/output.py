@@ -30,7 +30,7 @@ from orchestrator.extensions.interop.texts.pasted import (
     parse_pasted,
     whole_line,
 )
-from orchestrator.extensions.interop.texts.splitting import RunSplitter, SummaryRow
+from orchestrator.extensions.interop.texts.splitting import RunSplitter
 from orchestrator.plugins import is_litert_result, litert_report, program_sources
 from orchestrator.reading.failures import Crash, SystemLog
 from orchestrator.reading.lines import (
@@ -44,7 +44,7 @@ from orchestrator.reading.lines import (
 )
 from orchestrator.reading.report import build_report
 from orchestrator.reading.transcript import Transcript
-from orchestrator.records.run import DelegateEvidence, LatencySummary, ToolReport
+from orchestrator.records.run import LatencySummary, ToolReport
 from orchestrator.units import parse_number
 
 #: Texts without any line of a benchmark program are searched for other forms up to this size.
@@ -326,58 +326,37 @@ def _crash_report(crash: Crash) -> ToolReport:
     return crash.failure.report(extra=extra)
 
 
-def _with_rows(reports: list[ToolReport], rows: Iterable[SummaryRow]) -> list[ToolReport]:
-    """Label each run by its row of the summary; a row whose run isn't in the text becomes a report
-    of its own.
-    """
+def _with_rows(reports: list[ToolReport], rows: Iterable[ToolReport]) -> list[ToolReport]:
+    """Label each run by its row of the summary; add a row whose run isn't in the text."""
     labelled = list(reports)
     used: set[int] = set()
     for row in rows:
         places = [
             index
             for index, report in enumerate(labelled)
-            if index not in used and row.stats is not None and _is_same(report.inference, row.stats)
+            if index not in used and _is_same(report.inference, row.inference)
         ]
-        if len(places) > 1 and row.stats is not None and row.stats.mean_us is None:
+        if len(places) > 1 and row.inference is not None and row.inference.mean_us is None:
             # Cut off too early: it may name any of the runs.
             continue
         place = next(iter(places), None)
         if place is None:
-            labelled.append(_row_report(row))
+            labelled.append(row)
             used.add(len(labelled) - 1)
         else:
             used.add(place)
-            labelled[place] = dataclasses.replace(labelled[place], label=row.name)
+            labelled[place] = dataclasses.replace(labelled[place], label=row.label)
     return labelled
 
 
-def _is_same(inference: LatencySummary | None, row: LatencySummary) -> bool:
+def _is_same(inference: LatencySummary | None, row: LatencySummary | None) -> bool:
     """Whether a row repeats a run's statistics; a row that was cut off holds fewer of them."""
-    if inference is None or inference.count != row.count:
+    if inference is None or row is None or inference.count != row.count:
         return False
     names = [
         field.name for field in dataclasses.fields(row) if getattr(row, field.name) is not None
     ]
     return all(getattr(inference, name) == getattr(row, name) for name in names)
-
-
-def _row_report(row: SummaryRow) -> ToolReport:
-    outcome, code, reason = "ok", "", ""
-    if row.stats is None:
-        outcome, code, reason = "failed", "benchmark-failed", "failed!"
-    elif row.stats.count == 0:
-        outcome, code, reason = "failed", "no-inferences", "count=0: no inference was made"
-    elif row.stats.mean_us is None:
-        outcome, code, reason = "truncated", "no-result", "the row is cut off before its average"
-    return ToolReport(
-        outcome=outcome,
-        failure_code=code,
-        failure_reason=reason,
-        inference=row.stats,
-        inference_mean_us=row.stats.mean_us if row.stats is not None and not code else None,
-        delegate=DelegateEvidence(requested=row.requested, accelerator=row.accelerator),
-        label=row.name,
-    )
 
 
 _STARTUP: Final = re.compile(rf"^\s*Startup latency: ({NUMBER}) ms\s*$", re.ASCII | re.MULTILINE)

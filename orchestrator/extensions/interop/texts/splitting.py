@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from orchestrator.extensions.interop.texts.commands import OpenCommand, Variables, is_command
-from orchestrator.frozen import frozen
-from orchestrator.reading.failures import SystemLog
+from orchestrator.reading.failures import Failure, SystemLog
 from orchestrator.reading.lines import (
     CONSOLE_LEVEL,
     Heading,
@@ -29,7 +28,7 @@ from orchestrator.reading.transcript import (
     Transcript,
     kind_of,
 )
-from orchestrator.records.run import LatencySummary
+from orchestrator.records.run import DelegateEvidence, LatencySummary, ToolReport
 
 _SUMMARY_TITLE: Final = "Summary of All Runs w/ Different Performance Options"
 _SUMMARY_ROW: Final = re.compile(
@@ -40,42 +39,47 @@ _OPTION: Final = re.compile(
 )
 
 
-@frozen
-class SummaryRow:
-    """One row of the summary of ``benchmark_model_performance_options``, which tries several ways to
-    run a model: its name and its statistics, None when the option failed.
+#: The beginning of an option's name -> the delegate that it asks for.
+_REQUESTED: Final = {"gpu": "gpu", "nnapi": "nnapi", "dsp": "hexagon", "coreml": "coreml"}
+_ACCELERATOR: Final = re.compile(r"nnapi\((?!w/o)(.*)\)$")
+
+
+def _row_report(name: str, stats: LatencySummary | None) -> ToolReport:
+    """Return the report of a row of the summary of ``benchmark_model_performance_options``, which
+    tries several ways to run a model: its name and its statistics, None when the option failed.
     """
-
-    name: str
-    stats: LatencySummary | None
-
-    @property
-    def requested(self) -> str:
-        """The delegate that the option asks for, "" when the name is new."""
-        for start, delegate in (
-            ("gpu", "gpu"),
-            ("nnapi", "nnapi"),
-            ("dsp", "hexagon"),
-            ("coreml", "coreml"),
-        ):
-            if self.name.startswith(start):
-                return delegate
-        if self.name.startswith("cpu"):
-            return "xnnpack" if "xnnpack" in self.name else "cpu"
-        return ""
-
-    @property
-    def accelerator(self) -> str:
-        """The NNAPI accelerator that the option names, "" for none."""
-        match = re.match(r"nnapi\((?!w/o)(.*)\)$", self.name)
-        return match[1] if match else ""
+    default = ("xnnpack" if "xnnpack" in name else "cpu") if name.startswith("cpu") else ""
+    requested = next(
+        (word for start, word in _REQUESTED.items() if name.startswith(start)), default
+    )
+    accelerator = _ACCELERATOR.match(name)
+    evidence = DelegateEvidence(
+        requested=requested, accelerator=accelerator[1] if accelerator is not None else ""
+    )
+    if stats is None:
+        failure = Failure(code="benchmark-failed", reason="failed!")
+    elif stats.count == 0:
+        failure = Failure(code="no-inferences", reason="count=0: no inference was made")
+    elif stats.mean_us is None:
+        reason = "the row is cut off before its average"
+        failure = Failure(code="no-result", reason=reason, outcome="truncated")
+    else:
+        return ToolReport(
+            outcome="ok",
+            inference=stats,
+            inference_mean_us=stats.mean_us,
+            delegate=evidence,
+            label=name,
+        )
+    return replace(failure.report(evidence), inference=stats, label=name)
 
 
 @dataclass(slots=True)
 class SummaryReader:
     """Takes the summaries' rows out of a text."""
 
-    rows: list[SummaryRow] = field(default_factory=list)
+    #: The report of each row, labelled by its name.
+    rows: list[ToolReport] = field(default_factory=list)
     #: Whether a summary is open, in which rows may have any name.
     is_open: bool = False
     _has_percentiles: bool = False
@@ -106,7 +110,7 @@ class SummaryReader:
             if stats is None:
                 return False
             self._has_percentiles = self._has_percentiles or stats.p95_us is not None
-        self.rows.append(SummaryRow(name=match["name"], stats=stats))
+        self.rows.append(_row_report(match["name"], stats))
         return True
 
 
