@@ -33,7 +33,7 @@ from orchestrator.tables.results import BY_NAME, INVOCATIONS, CaseInvocation, fi
 from orchestrator.tables.rows import ResultRow
 from orchestrator.tables.runs import LOG_CHARACTERS, LogExcerpt, device_moment, shorter
 from orchestrator.tables.table import NOTHINGS, PAGE, Column, Table
-from orchestrator.units import counted, format_bytes
+from orchestrator.units import counted, first_few, format_bytes
 
 #: HTML, or the kind of a drawing and what evidence.js draws it from.
 Block = str | tuple[Any, ...]
@@ -196,12 +196,10 @@ def _delegate(row: ResultRow) -> Iterator[Block]:
     yield _p(f"{_nodes(evidence)}Requested {requested}, ran on {ran_on}.")
     yield from (_pre(visible(line)) for line in evidence.lines[:_MOST_LINES])
     items = [
-        f"{tag('code', plain(name))} {plain(reason)}"
-        for name, reason in evidence.cpu_operators[:_MOST_OPERATORS]
+        f"{tag('code', plain(name))} {plain(reason)}" for name, reason in evidence.cpu_operators
     ]
-    more = len(evidence.cpu_operators) - _MOST_OPERATORS
     if items:
-        items += [f"and {more} more"] if more > 0 else []
+        items = first_few(items, _MOST_OPERATORS)
         yield tag("ul", "".join(tag("li", item) for item in items))
 
 
