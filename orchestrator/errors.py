@@ -252,6 +252,10 @@ class StoreAwayError(StoreError):
     """The database's server can't be reached, or ended the connection."""
 
 
+class StoreBusyError(StoreError):
+    """Another process kept the store locked for too long; try again when it is done."""
+
+
 class StoreCorruptError(StoreError):
     """The store's file is damaged or isn't a benchfarm store; it was left untouched."""
 

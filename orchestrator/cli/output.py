@@ -20,7 +20,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TextIO, TypeVar, cast
 
 from orchestrator import __version__
-from orchestrator.errors import HostStorageError, StoreAwayError, UsageError, choices
+from orchestrator.errors import (
+    HostStorageError,
+    StoreAwayError,
+    StoreBusyError,
+    UsageError,
+    choices,
+)
 from orchestrator.frozen import frozen
 from orchestrator.tables.escapes import WIDTH, is_unseen, one_line, visible_block
 
@@ -354,7 +360,7 @@ def watched(
     while True:
         try:
             result, is_open = read()
-        except StoreAwayError as error:
+        except (StoreAwayError, StoreBusyError) as error:
             tell(log_format, "watch", f"{error}; trying again", level="warning")
         else:
             if not is_open:

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError, StatementError
@@ -19,10 +19,14 @@ from orchestrator.errors import (
     BenchfarmError,
     HostStorageError,
     StoreAwayError,
+    StoreBusyError,
     StoreCorruptError,
     StoreEncodingError,
     StoreError,
 )
+
+if TYPE_CHECKING:
+    import psycopg
 
 #: Name of PostgreSQL's advisory lock that a writer holds; any constant that others are unlikely to
 #: use ("bfar").
@@ -169,16 +173,22 @@ def postgresql_engine(url: URL, *, busy_timeout_s: float) -> Engine:
         import psycopg
 
         connection = psycopg.connect(**params)
-        # The server reports it with each connection, without a query.
-        encoding = connection.info.parameter_status("server_encoding")
-        if encoding != "UTF8":
+        try:
+            check_encoding(connection, url.set(query={}).render_as_string(hide_password=True))
+        except StoreEncodingError:
             connection.close()
-            raise StoreEncodingError(
-                url.set(query={}).render_as_string(hide_password=True), str(encoding)
-            )
+            raise
         return connection
 
     return engine
+
+
+def check_encoding(connection: psycopg.Connection[Any], name: str) -> None:
+    """Raise StoreEncodingError for a connection to a database that isn't in UTF8."""
+    # The server reports it with each connection, without a query.
+    encoding = connection.info.parameter_status("server_encoding")
+    if encoding != "UTF8":
+        raise StoreEncodingError(name, str(encoding))
 
 
 Row = TypeVar("Row")
@@ -192,6 +202,10 @@ _warned: Final[set[str]] = set()
 _FULL_BELOW_BYTES: Final = 1 << 20
 #: PostgreSQL's codes: a lock that wasn't free in time, a deadlock.
 _LOCKS: Final = ("55P03", "40P01")
+_AWAY: Final = (
+    "check that the database runs and that this host reaches it as --store or $BENCHFARM_STORE"
+    " names it"
+)
 #: SQLite's codes of a file that may not be opened or written.
 _ACCESS: Final = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM)
 #: Too big: nothing so large is stored, so it was read, from a damaged length.
@@ -225,6 +239,13 @@ def store_errors(name: str, *, path: Path | None = None) -> Iterator[None]:
 def _driver_error(error: BaseException | None, name: str, path: Path | None) -> BenchfarmError:
     if isinstance(error, sqlite3.Error):
         return _sqlite_error(error, name, path)
+    return server_error(error, name)
+
+
+def server_error(error: BaseException | None, name: str) -> BenchfarmError:
+    """Return benchfarm's error for one of PostgreSQL's driver; ``name`` is what it was used for."""
+    import psycopg
+
     sqlstate = getattr(error, "sqlstate", None)
     if sqlstate == "53100":
         return HostStorageError(
@@ -233,9 +254,12 @@ def _driver_error(error: BaseException | None, name: str, path: Path | None) -> 
     if sqlstate in _LOCKS:
         return _locked(name)
     words = " ".join(str(error).split()) or type(error).__name__
-    if sqlstate is None or sqlstate.startswith(("08", "57")):
+    # Without a connection there is no code; nor is there one for a value that can't be sent.
+    is_away = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
+    if sqlstate.startswith(("08", "57")) if sqlstate else is_away:
         return StoreAwayError(
-            f"{name}: the database server can't be reached or ended the connection: {words}"
+            f"{name}: the database server can't be reached or ended the connection: {words}",
+            hint=_AWAY,
         )
     return StoreError(f"{name}: the database refused: {words}")
 
@@ -261,9 +285,9 @@ def _sqlite_error(error: sqlite3.Error, name: str, path: Path | None) -> Benchfa
     return StoreError(f"{name}: {error}", hint=hint)
 
 
-def _locked(name: str) -> StoreError:
+def _locked(name: str) -> StoreBusyError:
     """Return the error for a store whose lock wasn't free in time."""
-    return StoreError(
+    return StoreBusyError(
         f"{name}: another process kept the store locked for too long; try again when it is done"
     )
 

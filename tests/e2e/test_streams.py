@@ -36,7 +36,11 @@ def lines_of(stderr: str) -> list[dict[str, Any]]:
         (["reprot"], 2, "Did you mean 'report'"),
         (["run", "--nope"], 2, "No such option: --nope"),
         (["farm", "worker"], 2, "PostgreSQL"),
-        (["--store", NO_DATABASE, "farm", "worker"], 5, "the farm's queue: connection failed"),
+        (
+            ["--store", NO_DATABASE, "farm", "worker"],
+            5,
+            "the farm's queue: the database server can't be reached",
+        ),
         (["serve", "--host", "0.0.0.0"], 2, "token"),
         (["--debug", "run", "missing.yaml"], 2, "missing.yaml: can't be read"),
     ],

@@ -19,7 +19,7 @@ import pytest
 from sqlalchemy import event
 from sqlalchemy.pool import Pool
 
-from orchestrator.errors import HostStorageError, StoreError
+from orchestrator.errors import HostStorageError, StoreBusyError, StoreError
 from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.case import CampaignId
 from orchestrator.records.run import Attachment
@@ -222,7 +222,7 @@ def test_all_that_wait_for_a_locked_store_wait_at_the_same_time(
             future.exception() for future in [pool.submit(write, number) for number in range(16)]
         ]
 
-    assert [type(failure) for failure in failures] == [StoreError] * 16
+    assert [type(failure) for failure in failures] == [StoreBusyError] * 16
     assert all("kept the store locked for too long" in str(failure) for failure in failures)
     # One after the other they had waited for sixteen seconds.
     assert time.monotonic() - begun_s < 8

@@ -23,6 +23,7 @@ from orchestrator.errors import (
     PlanError,
     ProgramInUseError,
     StoreAwayError,
+    StoreBusyError,
     StoreError,
 )
 from orchestrator.extensions.farm.job_table import Job
@@ -66,10 +67,11 @@ _PASSING: Final = (DeviceError, StoreError, HostStorageError, ArtifactError)
 _UNREADABLE_S: Final = 600.0
 _BUSY_S: Final = 5.0
 #: Errors at which the phone isn't at fault -> seconds until the job's next try: the database is
-#: away, somebody resumes its campaign on this host, somebody uses its phone (by its lease also a host
+#: away or locked, somebody resumes its campaign on this host, somebody uses its phone (by its lease also a host
 #: that died a moment ago), another job declares its program differently.
 _LATER: Final = {
     StoreAwayError: _BUSY_S,
+    StoreBusyError: _BUSY_S,
     CampaignInUseError: _BUSY_S,
     DeviceBusyError: _BUSY_S,
     ProgramInUseError: 60.0,

@@ -7,9 +7,10 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from orchestrator.errors import StoreAwayError, StoreEncodingError, StoreError, UsageError
+from orchestrator.errors import StoreError, UsageError
 from orchestrator.records.answers import OPEN_JOBS
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ VERSION: Final = 5
 _CONNECT_S: Final = 5
 #: Timeout for a connection from the pool, and for reconnecting.
 _WAIT_S: Final = 10.0
-_AWAY: Final = "check that the database runs and that this host reaches it as --store or $BENCHFARM_STORE names it"
 #: Whether a job is open.
 IS_OPEN: Final = "status IN ('" + "', '".join(OPEN_JOBS) + "')"
 _TABLES: Final = f"""
@@ -134,14 +134,16 @@ class QueueDatabase:
         """
         import psycopg_pool
 
+        from orchestrator.store.opening import locate
+
         self._is_guest = is_guest
-        scheme, separator, rest = url.partition("://")
-        if not separator or scheme.split("+")[0] not in {"postgresql", "postgres"}:
+        place = locate(url)
+        if isinstance(place, Path):
             raise UsageError(
                 "a farm of many hosts needs a store on PostgreSQL",
                 hint="--store postgresql://user@host/database, or $BENCHFARM_STORE; one host needs no farm commands",
             )
-        self.url = f"postgresql://{rest}"
+        self.url = place.set(drivername="postgresql").render_as_string(hide_password=False)
         self._pool: psycopg_pool.ConnectionPool[Any] = psycopg_pool.ConnectionPool(
             self.url,
             # A host that freezes inside a transaction loses it, and its locks with it.
@@ -157,6 +159,8 @@ class QueueDatabase:
     def __enter__(self) -> Self:
         import psycopg
 
+        from orchestrator.store.database import check_encoding
+
         try:
             with as_store_error(self.url):
                 # The pool asks a server that refuses again and again.
@@ -164,9 +168,7 @@ class QueueDatabase:
                 # Wait, or the first query would open a second connection.
                 self._pool.open(wait=True, timeout=_WAIT_S)
             with self.connection() as connection:
-                encoding = connection.info.parameter_status("server_encoding")
-                if encoding != "UTF8":
-                    raise StoreEncodingError(f"database {connection.info.dbname}", str(encoding))
+                check_encoding(connection, f"database {connection.info.dbname}")
                 if not self._is_guest:
                     _make_tables(connection)
         except BaseException:
@@ -188,7 +190,7 @@ class QueueDatabase:
     def connection(self) -> Iterator[psycopg.Connection[Any]]:
         """Yield a connection with a transaction: committed at the end, rolled back after an error.
 
-        Errors of the driver are raised as StoreError. Rows are locked in one order everywhere: a
+        Errors of the driver are raised as those of a store. Rows are locked in one order everywhere: a
         submission's, then its jobs' by number.
         """
         with as_store_error(self.url), self._pool.connection() as connection:
@@ -284,9 +286,11 @@ def _key(name: str) -> int:
 
 @contextmanager
 def as_store_error(url: str) -> Iterator[None]:
-    """Raise the driver's errors in the block as StoreError."""
+    """Raise the driver's errors in the block as those of a store."""
     import psycopg
     import psycopg_pool
+
+    from orchestrator.store.database import server_error
 
     try:
         yield
@@ -298,10 +302,7 @@ def as_store_error(url: str) -> Iterator[None]:
                 psycopg.connect(url, connect_timeout=_CONNECT_S).close()
             except psycopg.Error as reason:
                 cause = reason
-        text = f"the farm's queue: {str(cause).strip()}"
-        if isinstance(error, psycopg.OperationalError):
-            raise StoreAwayError(text, hint=_AWAY) from error
-        raise StoreError(text) from error
+        raise server_error(cause, "the farm's queue") from error
 
 
 def _make_tables(connection: psycopg.Connection[Any]) -> None:

@@ -22,7 +22,13 @@ import procrastinate
 from procrastinate.exceptions import ProcrastinateException
 
 from orchestrator import __version__
-from orchestrator.errors import BenchfarmError, PlanError, StoreError, UsageError
+from orchestrator.errors import (
+    BenchfarmError,
+    HostStorageError,
+    PlanError,
+    StoreError,
+    UsageError,
+)
 from orchestrator.extensions.farm.job import Ended
 from orchestrator.extensions.farm.job_table import Job
 from orchestrator.extensions.farm.phones import Doubt, add_new_phones
@@ -70,7 +76,7 @@ class PhoneWorkers:
     def close(self) -> None:
         """End the loop; all workers have ended before."""
         if self._loop.is_running():
-            with suppress(StoreError):
+            with suppress(StoreError, HostStorageError):
                 self._run_on_loop(self._app.close_async())
             self._loop.call_soon_threadsafe(self._loop.stop)
 
@@ -277,7 +283,7 @@ class HostWorker:
             self._announce(self._phones)
             self._offer()
             is_idle = self._wake()
-        except StoreError as error:
+        except (StoreError, HostStorageError) as error:
             if str(error) != self._fault:
                 self._fault = str(error)
                 self._say(one_line(f"{error}; trying again"), level="error")
@@ -394,7 +400,7 @@ class HostWorker:
                 return self._queue.end(
                     job, ended.status, ended.note, is_try=is_try, wait_s=ended.wait_s
                 )
-            except StoreError as error:
+            except (StoreError, HostStorageError) as error:
                 if not is_logged:
                     text = f"job {job.job_id}: its end can't be stored: {error}; trying again"
                     self._say(one_line(text), level="error", **_log_keys(job))

@@ -26,9 +26,12 @@ from orchestrator.app.status import queue_beside
 from orchestrator.app.workspace import Workspace
 from orchestrator.cli import devices
 from orchestrator.errors import (
+    BenchfarmError,
+    HostStorageError,
     NoDeviceError,
     PlanError,
     StoreAwayError,
+    StoreBusyError,
     StoreError,
     UsageError,
 )
@@ -193,6 +196,23 @@ def test_a_watch_ends_with_an_error_that_stays(queue: FarmQueue, settings: Setti
     queue.rows("DROP TABLE farm_pauses")
     with pytest.raises(StoreError, match='"farm_pauses" does not exist'):
         farm.farm_status(settings, watch=True)
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "told"),
+    [
+        ("53100", HostStorageError, "the database server's disk is full"),
+        ("55P03", StoreBusyError, "kept the store locked"),
+        ("57P01", StoreAwayError, "ended the connection"),
+        ("42501", StoreError, "the database refused: no"),
+    ],
+)
+def test_what_the_database_says_is_told_as_of_a_store(
+    queue: FarmQueue, code: str, kind: type[BenchfarmError], told: str
+) -> None:
+    with pytest.raises(kind, match=told) as raised:
+        queue.rows(f"DO $$ BEGIN RAISE EXCEPTION 'no' USING ERRCODE = '{code}'; END $$")
+    assert raised.type is kind
 
 
 def test_the_status_of_a_submission_tells_what_each_phone_had_no_time_for(
