@@ -5,7 +5,6 @@ have.
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from itertools import combinations
@@ -256,7 +255,7 @@ class HostPhones:
         self._host = host
         self._idle_check_s = idle_check_s
         self._say = say
-        self._last_check_s = time.monotonic()
+        self._next_check = Deadline(idle_check_s)
         self._phones: Mapping[str, Announced] = {}
         #: Phones that hung at the last check.
         self._hung: dict[str, Attached] = {}
@@ -316,9 +315,9 @@ class HostPhones:
             **workspace.lease.live_holders(),
             **dict.fromkeys(busy, "a job"),
         }
-        is_due = 0 < self._idle_check_s <= time.monotonic() - self._last_check_s
+        is_due = self._idle_check_s > 0 and self._next_check.expired
         if is_due:
-            self._last_check_s = time.monotonic()
+            self._next_check = Deadline(self._idle_check_s)
             # A phone in use answers by its work.
             for serial in self._phones.keys() - users.keys():
                 self._shared.known_phones.forget(serial)

@@ -9,7 +9,6 @@ what runs here, to cancel it.
 from __future__ import annotations
 
 import asyncio
-import math
 import threading
 import time
 from collections.abc import Callable, Collection, Coroutine, Mapping
@@ -22,6 +21,7 @@ import procrastinate
 from procrastinate.exceptions import ProcrastinateException
 
 from orchestrator import __version__
+from orchestrator.clock import Deadline
 from orchestrator.errors import (
     BenchfarmError,
     HostStorageError,
@@ -194,7 +194,8 @@ class HostWorker:
         self._phones: Mapping[str, Announced] | None = None
         #: The phones that may begin a job: this host has their locks, and nothing forbids it.
         self._offered: Collection[str] = ()
-        self._added_s = 0.0
+        #: When its phones are added to open submissions again, at the latest.
+        self._next_adding = Deadline(0)
         self._doubts: set[Doubt] = set()
         self._done = 0
         #: Lines about new phones that were logged.
@@ -254,9 +255,9 @@ class HostWorker:
 
         Raises UsageError when another worker holds it for longer than a dead one can.
         """
-        until_s = time.monotonic() + self._dead_after_s * 1.2
+        deadline = Deadline(self._dead_after_s * 1.2)
         while not self._locks.take(self._name):
-            if time.monotonic() > until_s or self._stopped.wait(min(1.0, self._poll_s)):
+            if deadline.expired or self._stopped.wait(min(1.0, self._poll_s)):
                 raise UsageError(
                     f"another worker works as {self._host!r}",
                     hint="give each host a name of its own (--name)",
@@ -300,8 +301,8 @@ class HostWorker:
 
     def _announce(self, phones: Mapping[str, Announced]) -> None:
         is_new = self._queue.announce(self._host, phones)
-        if is_new or time.monotonic() - self._added_s > self._dead_after_s:
-            self._added_s = time.monotonic()
+        if is_new or self._next_adding.expired:
+            self._next_adding = Deadline(self._dead_after_s)
             try:
                 lines = add_new_phones(self._queue, phones, self._doubts)
             except PlanError as error:
@@ -393,7 +394,7 @@ class HostWorker:
         """Store a job's end, trying again while the database is away; once this process is stopped,
         for at most ``dead_after_s``.
         """
-        until_s = math.inf
+        deadline: Deadline | None = None
         is_logged = False
         while True:
             try:
@@ -406,8 +407,8 @@ class HostWorker:
                     self._say(one_line(text), level="error", **_log_keys(job))
                     is_logged = True
                 if self._stopped.is_set():
-                    until_s = min(until_s, time.monotonic() + self._dead_after_s)
-                if time.monotonic() > until_s:
+                    deadline = deadline or Deadline(self._dead_after_s)
+                if deadline is not None and deadline.expired:
                     raise
                 time.sleep(self._poll_s)
 
