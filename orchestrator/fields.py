@@ -117,8 +117,13 @@ def _not_blank(value: str) -> str:
     return value
 
 
+def is_sha256(text: str) -> bool:
+    """Whether a text is a sha256 as benchfarm writes it."""
+    return bool(re.fullmatch(r"[0-9a-f]{64}", text))
+
+
 def _sha256(value: str) -> str:
-    if not re.fullmatch(r"[0-9a-f]{64}", value.lower()):
+    if not is_sha256(value.lower()):
         raise ValueError(f"{value!r} isn't a sha256 (64 hexadecimal digits)")
     return value.lower()
 

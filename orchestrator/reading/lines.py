@@ -38,7 +38,8 @@ _THREADTIME: Final = re.compile(
     re.ASCII | re.DOTALL,
 )
 _DIGITS: Final = frozenset("0123456789")
-_COLOUR: Final = re.compile(r"\x1b\[[\d;]{0,20}[A-Za-z]", re.ASCII)
+#: A terminal's colour.
+COLOUR: Final = re.compile(r"\x1b\[[\d;]{0,20}[A-Za-z]", re.ASCII)
 _SEVERITY: Final = re.compile(
     r"(?P<severity>INFO|WARN|WARNING|ERROR|FATAL|VERBOSE|DEBUG): ?(?P<text>.*)$", re.DOTALL
 )
@@ -136,7 +137,7 @@ def parse_decoded(
     """
     line_text = line_text.rstrip("\r\n\0")
     if "\x1b" in line_text:
-        line_text = _COLOUR.sub("", line_text)
+        line_text = COLOUR.sub("", line_text)
     line = header(line_text) or Line(line_text, line_text)
     stripped = _plain(line) if line.style == "console" else line.text.lstrip()
     if stripped.startswith("[") and (match := _SOURCE_FILE.match(stripped)):

@@ -23,6 +23,7 @@ from pydantic import TypeAdapter, ValidationError
 from orchestrator.documents import adapter_of, fault_text
 from orchestrator.errors import ArtifactError, HostStorageError, PlanError, StoreError, UsageError
 from orchestrator.extensions.farm.schema import QueueDatabase
+from orchestrator.fields import is_sha256
 from orchestrator.files import draft_of, make_private, sha256_of
 from orchestrator.frozen import frozen
 from orchestrator.passes import pass_names
@@ -109,7 +110,6 @@ def builds_kind(facts: DeviceFacts) -> str:
 
 
 _Record = TypeVar("_Record", Manifest, DeviceFacts, Labels)
-_SHA256: Final = re.compile(r"[0-9a-f]{64}")
 #: A file's bare name.
 _FILE_NAME: Final = re.compile(r"(?!\.{1,2}$)[^/\\\x00-\x1f\x7f]{1,200}")
 
@@ -139,7 +139,7 @@ def read_manifest(document: str) -> Manifest:
         for name, sha256 in manifest.contents():
             if not _FILE_NAME.fullmatch(name):
                 raise ValueError(f"{name!r} can't be the name of a file")
-            if not _SHA256.fullmatch(sha256):
+            if not is_sha256(sha256):
                 raise ValueError(f"{name!r} has no sha256")
         if wrong := [value for value, files in manifest.flag_files.items() if not files]:
             raise ValueError(f"the flag value {wrong[0]!r} has no file")

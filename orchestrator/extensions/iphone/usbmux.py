@@ -31,6 +31,7 @@ from orchestrator.errors import (
 )
 from orchestrator.ports import ListedPhone
 from orchestrator.processes import child_environment, run_program
+from orchestrator.reading.lines import COLOUR
 
 PROGRAM: Final = "pymobiledevice3"
 ASK_TIMEOUT_S: Final = 60.0
@@ -43,7 +44,6 @@ _SOCKET: Final = Path("/var/run/usbmuxd")
 _SOCKET_NAMES: Final = ("USBMUXD_SOCKET_ADDRESS", "PYMOBILEDEVICE3_USBMUX")
 #: A line of the program's own: time, host, module, process, level.
 _ERROR: Final = re.compile(r"^.*\[\d{1,9}\] ERROR ", re.ASCII | re.MULTILINE)
-_COLOURS: Final = re.compile(r"\x1b\[[\d;]*m", re.ASCII)
 _UDID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,63}", re.ASCII)
 _PLAIN: Final = re.compile(r"[ -~]{1,200}", re.ASCII)
 #: Keys of a list's entry that are stored; the owner's name for the phone isn't.
@@ -205,10 +205,10 @@ class Usbmux:
                 f"{label} didn't end in {timeout_s:g} s", serial=udid
             ) from None
         stdout, stderr = out.decode("utf-8", "replace"), err.decode("utf-8", "replace")
-        logged = _COLOURS.sub("", stderr)
+        logged = COLOUR.sub("", stderr)
         if code != 0 or _ERROR.search(logged):
             raise _error(label, f"{logged}\n{stdout}", udid)
-        return _COLOURS.sub("", stdout)
+        return COLOUR.sub("", stdout)
 
 
 def plain(value: object) -> str:
