@@ -282,11 +282,12 @@ NAME: Final = "aa"
 #: The newest sessions that are used: older ones say little about the phone's present state.
 _NEWEST: Final = 12
 SMALLEST_CHANGES: Final[Sequence[Column[SmallestChange]]] = (
-    Column("how", "comparison"),
-    Column("minutes", "takes", kind=Kind.NUMBER, unit="min", digits=1),
+    Column("how", "comparison", lambda row: row.how),
+    Column("minutes", "takes", lambda row: row.minutes, kind=Kind.NUMBER, unit="min", digits=1),
     Column(
         "change",
         "smallest change found",
+        lambda row: row.change,
         kind=Kind.NUMBER,
         shown=lambda row: format_percent(row.change),
     ),

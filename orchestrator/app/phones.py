@@ -194,16 +194,16 @@ def _state(item: ListedDevice) -> str:
 
 
 _LISTED: Final[Sequence[Column[ListedDevice]]] = (
-    Column("serial"),
-    Column("address", forms=DATA),
+    Column("serial", value=lambda row: row.serial),
+    Column("address", value=lambda row: row.address, forms=DATA),
     Column("phone", value=lambda item: item.facts.title if item.facts else item.model),
     *(column.of(lambda item: item.facts, forms=column.forms - {Form.JSON}) for column in FACTS),
-    Column("facts", kind=Kind.RECORD, forms=NESTED),
-    Column("state", shown=_state),
-    Column("usable", kind=Kind.FLAG, forms=DATA),
-    Column("reason", forms=DATA),
-    Column("hint", forms=DATA),
-    Column("adb_server", forms=DATA),
+    Column("facts", value=lambda row: row.facts, kind=Kind.RECORD, forms=NESTED),
+    Column("state", value=lambda row: row.state, shown=_state),
+    Column("usable", value=lambda row: row.usable, kind=Kind.FLAG, forms=DATA),
+    Column("reason", value=lambda row: row.reason, forms=DATA),
+    Column("hint", value=lambda row: row.hint, forms=DATA),
+    Column("adb_server", value=lambda row: row.adb_server, forms=DATA),
 )
 
 

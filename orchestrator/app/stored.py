@@ -387,17 +387,18 @@ class DiskUse:
 
 
 _COLUMNS: Final[Sequence[Column[DiskUse]]] = (
-    Column("kind"),
-    Column("files", kind=Kind.COUNT),
+    Column("kind", value=lambda row: row.kind),
+    Column("files", value=lambda row: row.files, kind=Kind.COUNT),
     Column(
         "size_bytes",
         "size",
+        lambda row: row.size_bytes,
         kind=Kind.NUMBER,
         shown=lambda use: format_bytes(use.size_bytes),
         forms=EVERYWHERE,
     ),
-    Column("path", forms=DATA),
-    Column("freed_by"),
+    Column("path", value=lambda row: row.path, forms=DATA),
+    Column("freed_by", value=lambda row: row.freed_by),
 )
 _FREED_BY: Final = {
     "store": "benchfarm store prune --older-than 90d --compact; benchfarm results remove CAMPAIGN --yes",

@@ -103,25 +103,26 @@ class _ListedBuild:
 
 
 RELEASE: Final[Sequence[Column[Release]]] = (
-    Column("name", forms=DATA),
-    Column("release_id", "release"),
-    Column("tag", "which"),
+    Column("name", value=lambda row: row.name, forms=DATA),
+    Column("release_id", "release", lambda row: row.release_id),
+    Column("tag", "which", lambda row: row.tag),
     Column(
         "seen_at",
         "first seen",
+        lambda row: row.seen_at,
         kind=Kind.MOMENT,
         shown=lambda release: f"{release.seen_at:%Y-%m-%d}",
     ),
     Column("sha256", value=lambda release: release.program.sha256, forms=DATA),
-    Column("is_virtual", kind=Kind.FLAG, forms=DATA),
+    Column("is_virtual", value=lambda row: row.is_virtual, kind=Kind.FLAG, forms=DATA),
 )
 _LISTED: Sequence[Column[_ListedBuild]] = (
-    Column("name", "build"),
-    Column("tool"),
-    Column("abis", "ABI"),
+    Column("name", "build", lambda row: row.name),
+    Column("tool", value=lambda row: row.tool),
+    Column("abis", "ABI", lambda row: row.abis),
     *(column.of(lambda row: row.release) for column in RELEASE[1:]),
     Column("in_use_for", value=lambda row: row.used_for, forms=DATA),
-    Column("state"),
+    Column("state", value=lambda row: row.state),
 )
 
 
@@ -284,22 +285,28 @@ def flags(
 
 
 _FLAGS: Sequence[Column[FlagSpec]] = (
-    Column("name", "flag"),
+    Column("name", "flag", lambda row: row.name),
     Column("type", value=lambda spec: spec.kind),
-    Column("default", shown=lambda spec: spec.default or "empty"),
+    Column("default", value=lambda row: row.default, shown=lambda spec: spec.default or "empty"),
     Column(
         "builds",
         value=lambda spec: spec.build,
         shown=lambda spec: _BUILDS.get(spec.build, f"with the delegate {spec.build}"),
     ),
-    Column("choices", "one of", forms=DATA),
+    Column("choices", "one of", lambda row: row.choices, forms=DATA),
     Column(
         "needs",
+        value=lambda row: row.needs,
         forms=DATA,
         shown=lambda spec: f"--{spec.needs}, without which it does nothing" if spec.needs else None,
     ),
-    Column("meaning", "what it does", shown=lambda spec: spec.meaning or spec.help),
-    Column("trap", forms=DATA),
+    Column(
+        "meaning",
+        "what it does",
+        lambda row: row.meaning,
+        shown=lambda spec: spec.meaning or spec.help,
+    ),
+    Column("trap", value=lambda row: row.trap, forms=DATA),
     Column(
         "set_by",
         "in plans",
@@ -311,7 +318,7 @@ _FLAGS: Sequence[Column[FlagSpec]] = (
             else None
         ),
     ),
-    Column("help", "its help", forms=DATA),
+    Column("help", "its help", lambda row: row.help, forms=DATA),
 )
 
 

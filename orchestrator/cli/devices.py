@@ -434,15 +434,20 @@ def findings_result(findings: Sequence[HostCheck]) -> CommandResult:
 
 
 _FOUND: Sequence[Column[HostCheck]] = (
-    Column("level", ""),
-    Column("check"),
-    Column("text", "found", shown=lambda item: one_line(item.text)),
-    Column("next_step", "what to do", forms=EVERYWHERE - {Form.TEXT}),
+    Column("level", "", lambda row: row.level),
+    Column("check", value=lambda row: row.check),
+    Column("text", "found", lambda row: row.text, shown=lambda item: one_line(item.text)),
+    Column("next_step", "what to do", lambda row: row.next_step, forms=EVERYWHERE - {Form.TEXT}),
 )
 _CHECKS: Sequence[Column[PhoneCheck]] = (
-    Column("name", "check"),
-    Column("result"),
-    Column("cost", "what it costs", shown=lambda item: one_line(item.cost or item.seen)),
+    Column("name", "check", lambda row: row.name),
+    Column("result", value=lambda row: row.result),
+    Column(
+        "cost",
+        "what it costs",
+        lambda row: row.cost,
+        shown=lambda item: one_line(item.cost or item.seen),
+    ),
 )
 
 

@@ -128,14 +128,14 @@ def _rows(statuses: Sequence[Status]) -> list[_Phone]:
 
 
 _CAMPAIGNS: Final[Sequence[Column[Status]]] = (
-    Column("campaign_id", "campaign"),
-    Column("name"),
+    Column("campaign_id", "campaign", lambda row: row.campaign_id),
+    Column("name", value=lambda row: row.name),
     Column("status", value=lambda status: status.state),
-    Column("host"),
+    Column("host", value=lambda row: row.host),
     Column("is_held", value=lambda status: bool(status.holder), kind=Kind.FLAG, forms=DATA),
-    Column("stored", kind=Kind.COUNT),
-    Column("left", kind=Kind.COUNT),
-    Column("eta_s", "takes", kind=Kind.NUMBER, unit="s", digits=0),
+    Column("stored", value=lambda row: row.stored, kind=Kind.COUNT),
+    Column("left", value=lambda row: row.left, kind=Kind.COUNT),
+    Column("eta_s", "takes", lambda row: row.eta_s, kind=Kind.NUMBER, unit="s", digits=0),
     Column(
         "phones",
         value=lambda status: [*map(_phones([]).record, _rows([status]))],

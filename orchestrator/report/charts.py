@@ -359,6 +359,7 @@ def _phone_columns(
         picture,
         Column(
             "fastest",
+            value=lambda row: row.fastest,
             case=lambda contest: contest.shown.key,
             tone=lambda contest: (
                 _delegate_colour(contest.best) if contest.best is not None else "bad"

@@ -146,8 +146,22 @@ def _chips(data: ReportData) -> Sequence[tuple[str, Sequence[str]]]:
 
 _STEPS: Final[Sequence[Column[ThreadStep]]] = (
     Column("threads", value=lambda step: step.row.case.threads, kind=Kind.COUNT),
-    Column("speed_up", "speed-up", kind=Kind.NUMBER, unit="x fewest threads", digits=2),
-    Column("efficiency", kind=Kind.NUMBER, unit="% per thread", scale=100, digits=0),
+    Column(
+        "speed_up",
+        "speed-up",
+        lambda row: row.speed_up,
+        kind=Kind.NUMBER,
+        unit="x fewest threads",
+        digits=2,
+    ),
+    Column(
+        "efficiency",
+        value=lambda row: row.efficiency,
+        kind=Kind.NUMBER,
+        unit="% per thread",
+        scale=100,
+        digits=0,
+    ),
 )
 
 

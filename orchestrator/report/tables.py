@@ -164,7 +164,7 @@ def matrix_table(
                 "is_virtual", value=lambda line: line.device.is_virtual, kind=Kind.FLAG, forms=DATA
             ),
             *(item for label in labels for item in columns(label)),
-            Column("remarks", forms=DATA),
+            Column("remarks", value=lambda row: row.remarks, forms=DATA),
         ],
         rows=lines,
         is_virtual=lambda line: line.device.is_virtual,

@@ -131,7 +131,7 @@ def fastest_table(contests: Sequence[Contest]) -> Table[Contest]:
         Column("winner", value=lambda item: item.shown.best, shown=lambda item: item.verdict),
         Column("tied", value=_tied, forms=NESTED),
         Column("tied", value=lambda item: "; ".join(_tied(item)), forms=FLAT),
-        Column("is_tested", kind=Kind.FLAG, forms=DATA),
+        Column("is_tested", value=lambda row: row.is_tested, kind=Kind.FLAG, forms=DATA),
         Column(
             "second", value=lambda item: item.second and item.second[0].configuration, forms=DATA
         ),

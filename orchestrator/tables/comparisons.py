@@ -160,7 +160,12 @@ COMPARED: Final[Sequence[Column[ComparedCase]]] = (
         is_choice=True,
         forms=EVERYWHERE - NESTED,
     ),
-    Column("title", "case", shown=lambda row: row.title + (" [virtual]" if row.is_virtual else "")),
+    Column(
+        "title",
+        "case",
+        lambda row: row.title,
+        shown=lambda row: row.title + (" [virtual]" if row.is_virtual else ""),
+    ),
     _figure("baseline", lambda row: row.baseline),
     _figure("candidate", lambda row: row.candidate),
     Column(
@@ -191,9 +196,9 @@ COMPARED: Final[Sequence[Column[ComparedCase]]] = (
     ),
     Column("reasons", value=lambda row: "; ".join(row.verdict.reasons), forms=FLAT),
     IS_VIRTUAL,
-    Column("is_broken", "broken", kind=Kind.FLAG, forms=DATA),
-    Column("verdict", kind=Kind.RECORD, forms=NESTED),
-    Column("differences", kind=Kind.RECORD, forms=NESTED),
+    Column("is_broken", "broken", lambda row: row.is_broken, kind=Kind.FLAG, forms=DATA),
+    Column("verdict", value=lambda row: row.verdict, kind=Kind.RECORD, forms=NESTED),
+    Column("differences", value=lambda row: row.differences, kind=Kind.RECORD, forms=NESTED),
     *_side("baseline", lambda row: row.baseline),
     *_side("candidate", lambda row: row.candidate),
 )

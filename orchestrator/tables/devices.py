@@ -64,7 +64,7 @@ FACTS: Final[Sequence[Column[DeviceFacts]]] = (
     _fact("manufacturer"),
     _fact("model"),
     _fact("codename"),
-    Column("os_version", "system", shown=lambda facts: facts.system),
+    Column("os_version", "system", lambda row: row.os_version, shown=lambda facts: facts.system),
     _fact("sdk", "SDK", Kind.COUNT),
     _fact("security_patch"),
     _fact("soc", "SoC", is_of_lists=True),
@@ -79,26 +79,32 @@ FACTS: Final[Sequence[Column[DeviceFacts]]] = (
     _fact("fingerprint", "build"),
     _fact("profile", "profile", is_of_lists=True),
 )
-_LABEL: Final[Column[DeviceRow]] = Column("label", "phone")
+_LABEL: Final[Column[DeviceRow]] = Column("label", "phone", lambda row: row.label)
 DEVICES: Final[Sequence[Column[DeviceRow]]] = (
     replace(_LABEL, forms=_PAGE_DATA),
     replace(_LABEL, shown=lambda row: row.title, forms=LINES),
-    Column("serial"),
+    Column("serial", value=lambda row: row.serial),
     IS_VIRTUAL,
     *(column.of(lambda row: row.facts) for column in FACTS),
 )
 MODELS: Final[Sequence[Column[ModelRow]]] = (
-    Column("label", "model"),
-    Column("size_bytes", "size", kind=Kind.COUNT, shown=lambda row: format_bytes(row.size_bytes)),
-    Column("sha256"),
+    Column("label", "model", lambda row: row.label),
+    Column(
+        "size_bytes",
+        "size",
+        lambda row: row.size_bytes,
+        kind=Kind.COUNT,
+        shown=lambda row: format_bytes(row.size_bytes),
+    ),
+    Column("sha256", value=lambda row: row.sha256),
 )
 BUILDS: Final[Sequence[Column[Build]]] = (
-    Column("name", "program"),
-    Column("tool"),
-    Column("abi", "ABI", is_optional=True),
-    Column("version", is_optional=True),
-    Column("is_virtual", "virtual", kind=Kind.FLAG, forms=DATA),
-    Column("sha256"),
+    Column("name", "program", lambda row: row.name),
+    Column("tool", value=lambda row: row.tool),
+    Column("abi", "ABI", lambda row: row.abi, is_optional=True),
+    Column("version", value=lambda row: row.version, is_optional=True),
+    Column("is_virtual", "virtual", lambda row: row.is_virtual, kind=Kind.FLAG, forms=DATA),
+    Column("sha256", value=lambda row: row.sha256),
 )
 
 
@@ -110,13 +116,23 @@ def origin_of(campaign: Campaign) -> str:
 
 
 CAMPAIGNS: Final[Sequence[Column[Campaign]]] = (
-    Column("name", shown=lambda item: item.name or item.campaign_id),
-    Column("created_at", "started", shown=lambda item: moment_text(item.created_at)),
-    Column("finished_at", "finished", shown=lambda item: moment_text(item.finished_at)),
-    Column("status"),
-    Column("host", is_optional=True),
-    Column("benchfarm_version", "benchfarm"),
-    Column("seed", kind=Kind.COUNT),
-    Column("campaign_id", "identity"),
+    Column("name", value=lambda row: row.name, shown=lambda item: item.name or item.campaign_id),
+    Column(
+        "created_at",
+        "started",
+        lambda row: row.created_at,
+        shown=lambda item: moment_text(item.created_at),
+    ),
+    Column(
+        "finished_at",
+        "finished",
+        lambda row: row.finished_at,
+        shown=lambda item: moment_text(item.finished_at),
+    ),
+    Column("status", value=lambda row: row.status),
+    Column("host", value=lambda row: row.host, is_optional=True),
+    Column("benchfarm_version", "benchfarm", lambda row: row.benchfarm_version),
+    Column("seed", value=lambda row: row.seed, kind=Kind.COUNT),
+    Column("campaign_id", "identity", lambda row: row.campaign_id),
     Column("origin", value=origin_of, is_optional=True),
 )

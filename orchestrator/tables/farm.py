@@ -49,9 +49,9 @@ def phones_table(farm: FarmAnswer, now: datetime) -> Table[DeviceAnswer]:
 
     columns: list[Column[DeviceAnswer]] = [
         Column("phone", value=lambda item: mark("phone", item), kind=Kind.MARKUP, forms=PAGE),
-        Column("serial", "phone", forms=LINES),
-        Column("host", is_optional=True),
-        Column("state", tone=lambda i: TONES.get(i.state, "")),
+        Column("serial", "phone", lambda row: row.serial, forms=LINES),
+        Column("host", value=lambda row: row.host, is_optional=True),
+        Column("state", value=lambda row: row.state, tone=lambda i: TONES.get(i.state, "")),
         Column("doing", "what it does", lambda item: mark("doing", item), Kind.MARKUP, forms=PAGE),
         Column("does", "what it does", lambda i: i.reason or i.doing, forms=LINES),
         Column("progress", value=progress, kind=Kind.MARKUP, forms=PAGE),
@@ -91,13 +91,13 @@ def jobs_table(rows: Sequence[JobAnswer], now: datetime) -> Table[JobAnswer]:
         return f"{job.status} until {job.again_at:%H:%M} UTC" if is_later else job.status
 
     columns: Sequence[Column[JobAnswer]] = (
-        Column("submission", forms=LINES),
-        Column("serial", "phone"),
+        Column("submission", value=lambda row: row.submission, forms=LINES),
+        Column("serial", "phone", lambda row: row.serial),
         Column("status", value=status, tone=lambda job: TONES.get(job.status, "")),
-        Column("plan"),
-        Column("priority", kind=Kind.COUNT),
-        Column("host"),
-        Column("note", is_optional=True),
+        Column("plan", value=lambda row: row.plan),
+        Column("priority", value=lambda row: row.priority, kind=Kind.COUNT),
+        Column("host", value=lambda row: row.host),
+        Column("note", value=lambda row: row.note, is_optional=True),
     )
     return Table(name="jobs", caption="Jobs", columns=columns, rows=rows)
 
@@ -105,10 +105,10 @@ def jobs_table(rows: Sequence[JobAnswer], now: datetime) -> Table[JobAnswer]:
 def hosts_table(farm: FarmAnswer) -> Table[HostAnswer]:
     """Return the farm's hosts."""
     columns: list[Column[HostAnswer]] = [
-        Column("name", "host"),
-        Column("state", tone=lambda i: TONES.get(i.state, "")),
-        Column("benchfarm_version", "benchfarm"),
-        Column("note", is_optional=True),
+        Column("name", "host", lambda row: row.name),
+        Column("state", value=lambda row: row.state, tone=lambda i: TONES.get(i.state, "")),
+        Column("benchfarm_version", "benchfarm", lambda row: row.benchfarm_version),
+        Column("note", value=lambda row: row.note, is_optional=True),
         *_actions(farm, lambda item: pause_button(farm, f"host:{item.name}", "host")),
     ]
     nothing = "No host is known: 'benchfarm farm worker' adds one."

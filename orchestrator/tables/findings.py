@@ -29,7 +29,7 @@ FINDINGS: Final[Sequence[Column[FindingCount]]] = (
         "evidence", value=lambda item: item.finding.evidence, is_optional=True
     ).sentence,
     Column("invocations", "runs", lambda item: item.count, Kind.COUNT),
-    Column("next_step", "what to do"),
+    Column("next_step", "what to do", lambda row: row.next_step),
 )
 
 
@@ -74,12 +74,12 @@ def kinds_table(rows: Iterable[ResultRow]) -> Table[Kinds]:
 
 #: A combination that the plan names and that isn't run.
 SKIPPED: Final[Sequence[Column[SkippedCase]]] = (
-    Column("model_name", "model"),
-    Column("delegate"),
-    Column("threads", kind=Kind.COUNT),
-    Column("tool"),
-    Column("reason_code", "code"),
-    Column[SkippedCase]("reason").sentence,
+    Column("model_name", "model", lambda row: row.model_name),
+    Column("delegate", value=lambda row: row.delegate),
+    Column("threads", value=lambda row: row.threads, kind=Kind.COUNT),
+    Column("tool", value=lambda row: row.tool),
+    Column("reason_code", "code", lambda row: row.reason_code),
+    Column[SkippedCase]("reason", value=lambda row: row.reason).sentence,
 )
 
 
@@ -100,7 +100,7 @@ def skips_table(rows: Sequence[SkipRow]) -> Table[SkipRow]:
             Column(
                 "is_virtual", "virtual", lambda row: row.device.is_virtual, Kind.FLAG, forms=DATA
             ),
-            Column("configuration", forms=PEOPLE),
+            Column("configuration", value=lambda row: row.configuration, forms=PEOPLE),
             *(column.of(_skipped, forms=DATA) for column in settings),
             code.of(_skipped),
             reason.of(_skipped),

@@ -392,12 +392,20 @@ _TIMED: Final[Sequence[Column[Any]]] = (
         is_choice=True,
         tone=lambda node: "t-full" if node.place is Place.DELEGATE else "",
     ),
-    Column("mean_us", "time", **_MS),
-    Column("share", kind=Kind.NUMBER, unit="%", scale=100, digits=1, bar=lambda node: node.share),
+    Column("mean_us", "time", lambda row: row.mean_us, **_MS),
+    Column(
+        "share",
+        value=lambda row: row.share,
+        kind=Kind.NUMBER,
+        unit="%",
+        scale=100,
+        digits=1,
+        bar=lambda node: node.share,
+    ),
 )
 TYPES: Final[Sequence[Column[TypeRow]]] = (
     *_TIMED[:2],
-    Column("nodes", kind=Kind.COUNT),
+    Column("nodes", value=lambda row: row.nodes, kind=Kind.COUNT),
     *_TIMED[2:],
 )
 
@@ -430,7 +438,7 @@ def slowest_table(profile: Profile, subject: str) -> Table[OperatorRow]:
         name="slowest",
         caption=f"slowest layers, {format_percent(share, 0)} of the time: {subject}",
         columns=(
-            Column("layer"),
+            Column("layer", value=lambda row: row.layer),
             _TIMED[0],
             *figures,
             Column("bar", "", lambda row: row.share / rows[0].share, Kind.BAR),
@@ -442,8 +450,13 @@ def slowest_table(profile: Profile, subject: str) -> Table[OperatorRow]:
 CHANGES: Final[Sequence[Column[DiffRow]]] = (
     Column("type", value=lambda row: row.node_type, is_choice=True),
     Column("node", value=lambda row: row.name),
-    Column("before_us", "before", **_MS),
-    Column("after_us", "after", **_MS),
-    Column("difference_us", "difference", **_MS),
-    Column("change", is_choice=True, tone=lambda row: _CHANGE_CLASSES.get(row.change, "")),
+    Column("before_us", "before", lambda row: row.before_us, **_MS),
+    Column("after_us", "after", lambda row: row.after_us, **_MS),
+    Column("difference_us", "difference", lambda row: row.difference_us, **_MS),
+    Column(
+        "change",
+        value=lambda row: row.change,
+        is_choice=True,
+        tone=lambda row: _CHANGE_CLASSES.get(row.change, ""),
+    ),
 )

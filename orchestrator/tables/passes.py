@@ -189,11 +189,11 @@ def interval_words(mean: Mean | None, half: float | None) -> str | None:
 
 
 STARTS: Final[Sequence[Column[StartRow]]] = (
-    Column("stage", is_choice=True),
+    Column("stage", value=lambda row: row.stage, is_choice=True),
     Column("invocations", "processes", lambda start: start.count, Kind.COUNT),
-    Column("init_us", "init", **MS),
+    Column("init_us", "init", lambda row: row.init_us, **MS),
     Column("first_inference_us", "first inference", lambda start: start.first_us, **MS),
-    Column("quality", shown=quality_word, tone=quality_class),
+    Column("quality", value=lambda row: row.quality, shown=quality_word, tone=quality_class),
 )
 #: The figures of all passes that have some.
 FIGURES_TABLE: Final[PassTable[PassFigure]] = PassTable(
@@ -205,15 +205,18 @@ FIGURES_TABLE: Final[PassTable[PassFigure]] = PassTable(
     columns=(
         Column("pass", value=lambda item: item.run_pass, is_choice=True),
         Column("figure", value=lambda item: item.head, is_choice=True),
-        Column("value", "median", kind=Kind.NUMBER, shown=lambda item: item.text),
+        Column(
+            "value", "median", lambda row: row.value, kind=Kind.NUMBER, shown=lambda item: item.text
+        ),
         Column("runs", value=lambda item: item.count, kind=Kind.COUNT),
     ),
 )
 SUSTAINED: Final[Sequence[Column[SustainedRow]]] = (
-    Column("attempt", kind=Kind.COUNT),
+    Column("attempt", value=lambda row: row.attempt, kind=Kind.COUNT),
     Column(
         "is_whole",
         "length",
+        lambda row: row.is_whole,
         kind=Kind.FLAG,
         is_choice=True,
         shown=lambda run: "whole" if run.is_whole else "cut",

@@ -115,11 +115,11 @@ def _tokens(row: ResultRow) -> str | None:
 CASE_NAMES: Final[Sequence[Column[ResultRow]]] = (
     Column("model", value=lambda row: row.model.label, opens=True, is_choice=True),
     Column("device", value=lambda row: row.device.title, is_choice=True),
-    Column("configuration", is_choice=True),
+    Column("configuration", value=lambda row: row.configuration, is_choice=True),
 )
 #: The case's median, optional beside other figures.
 _MEDIAN: Final = replace(
-    _of_summary(Column("median_us", "median", is_optional=True, **_MS)),
+    _of_summary(Column("median_us", "median", lambda row: row.median_us, is_optional=True, **_MS)),
     shown=lambda row: NOTHING if row.case.is_per_token else None,
 )
 _FIGURE: Final[Column[ResultRow]] = Column(
@@ -129,7 +129,7 @@ _FIGURE: Final[Column[ResultRow]] = Column(
     is_optional=True,
 )
 _QUALITY: Final[Column[ResultRow]] = Column(
-    "quality", shown=_quality, tone=quality_class, is_choice=True
+    "quality", value=lambda row: row.quality, shown=_quality, tone=quality_class, is_choice=True
 )
 _DELEGATE: Final[Column[ResultRow]] = Column(
     "delegate_truth",
@@ -142,6 +142,7 @@ _DELEGATE: Final[Column[ResultRow]] = Column(
 _PRECISION: Final[Column[ResultRow]] = Column(
     "precision",
     "±95 %",
+    lambda row: row.precision,
     kind=Kind.NUMBER,
     unit="",
     scale=100,
@@ -166,9 +167,9 @@ _NODES: Final[Sequence[Column[ResultRow]]] = [
     for name, head in (("delegated_nodes", "delegated nodes"), ("total_nodes", "nodes"))
 ]
 _STARTS_AND_MEMORY: Final[Sequence[Column[ResultRow]]] = (
-    Column("init_us", "init", forms=DATA, **_MS),
+    Column("init_us", "init", lambda row: row.init_us, forms=DATA, **_MS),
     Column("first_inference_us", "first inference", lambda row: row.first_us, forms=DATA, **_MS),
-    Column("warmup_us", "warm-up", forms=DATA, **_MS),
+    Column("warmup_us", "warm-up", lambda row: row.warmup_us, forms=DATA, **_MS),
     _memory("init_memory_mib", "memory after init"),
     _memory("overall_memory_mib", "memory overall"),
     _memory("peak_memory_mib", "peak memory"),
@@ -178,14 +179,14 @@ RESULTS: Final[Sequence[Column[ResultRow]]] = (
     Column("model_sha256", "sha256 of the model", lambda row: row.model.sha256, forms=DATA),
     Column("serial", "serial number", lambda row: row.device.serial, forms=DATA),
     IS_VIRTUAL,
-    Column("origin", forms=DATA),
+    Column("origin", value=lambda row: row.origin, forms=DATA),
     Column("delegate", "requested delegate", lambda row: row.case.delegate, forms=DATA),
     Column("threads", value=lambda row: row.case.threads, kind=Kind.COUNT, forms=DATA),
     Column("tool", "program", lambda row: row.case.tool, forms=DATA),
     Column("flags", value=lambda row: " ".join(f"{k}={v}" for k, v in row.case.flags), forms=FLAT),
     Column("flags", value=lambda row: row.case.flags, kind=Kind.RECORD, forms=NESTED),
     Column("build_sha256", "sha256 of the program", lambda row: row.case.build_sha256, forms=DATA),
-    Column("status", forms=DATA),
+    Column("status", value=lambda row: row.status, forms=DATA),
     _MEDIAN,
     _speed("tokens_per_s", "speed", 0, "tokens/s", shown=_tokens),
     _FIGURE,
@@ -216,7 +217,7 @@ RESULTS: Final[Sequence[Column[ResultRow]]] = (
         forms=DATA,
     ),
     _PRECISION,
-    Column("is_precise", "precise", kind=Kind.FLAG, forms=DATA),
+    Column("is_precise", "precise", lambda row: row.is_precise, kind=Kind.FLAG, forms=DATA),
     _speed("tokens_per_s_low", "speed from", 1, "tokens/s, 95 %", forms=DATA),
     _speed("tokens_per_s_high", "speed to", 2, "tokens/s, 95 %", forms=DATA),
     _SPEED_UP,
@@ -235,6 +236,7 @@ RESULTS: Final[Sequence[Column[ResultRow]]] = (
     _QUALITY,
     Column(
         "outputs",
+        value=lambda row: row.outputs,
         shown=lambda row: row.outputs_text,
         tone=lambda row: OUTPUT_CLASSES[row.outputs] if row.outputs else "",
         is_choice=True,
@@ -249,12 +251,13 @@ RESULTS: Final[Sequence[Column[ResultRow]]] = (
     ),
     Column(
         "grade",
+        value=lambda row: row.grade,
         shown=lambda row: row.grade.value if row.grade else NOTHING,
         is_choice=True,
         is_optional=True,
         forms=DATA | PAGE,
     ),
-    Column("is_judged", "judged", kind=Kind.FLAG, forms=DATA),
+    Column("is_judged", "judged", lambda row: row.is_judged, kind=Kind.FLAG, forms=DATA),
     Column(
         "invocations_used",
         "runs",
@@ -266,7 +269,7 @@ RESULTS: Final[Sequence[Column[ResultRow]]] = (
     Column(
         "invocations_ended", "of", lambda row: row.ended, Kind.COUNT, "ended", forms=DATA | PAGE
     ),
-    Column("baseline", "speed-up over", forms=DATA),
+    Column("baseline", "speed-up over", lambda row: row.baseline, forms=DATA),
     *(
         _of_summary(Column(name, head, forms=DATA, **_MS))
         for name, head in (
@@ -286,23 +289,23 @@ RESULTS: Final[Sequence[Column[ResultRow]]] = (
         exact=3,
         forms=DATA,
     ),
-    Column("not_a_result_us", "not a result", forms=DATA, **_MS),
-    Column("reason_code", is_optional=True, forms=DATA | PAGE),
-    Column("reason", forms=DATA),
+    Column("not_a_result_us", "not a result", lambda row: row.not_a_result_us, forms=DATA, **_MS),
+    Column("reason_code", value=lambda row: row.reason_code, is_optional=True, forms=DATA | PAGE),
+    Column("reason", value=lambda row: row.reason, forms=DATA),
     Column(
         "findings",
         value=lambda row: " ".join(item.finding.code for item in row.finding_counts),
         forms=FLAT,
     ),
     Column("case_key", "case", lambda row: row.key, forms=DATA),
-    Column("notes", kind=Kind.RECORD, forms=NESTED),
+    Column("notes", value=lambda row: row.notes, kind=Kind.RECORD, forms=NESTED),
     Column(
         "stopped",
         value=lambda row: [{"reason": code, "text": text} for code, text in row.stopped],
         kind=Kind.RECORD,
         forms=NESTED,
     ),
-    Column("next_step", forms=NESTED),
+    Column("next_step", value=lambda row: row.next_step, forms=NESTED),
 )
 
 
@@ -587,7 +590,7 @@ def delegates_table(rows: Sequence[ResultRow]) -> Table[ResultRow]:
 
 
 CAMPAIGN: Final[Sequence[Column[Campaign]]] = (
-    Column("campaign_id", "campaign"),
+    Column("campaign_id", "campaign", lambda row: row.campaign_id),
     Column("campaign", "name", lambda item: item.name, forms=FLAT),
     Column("campaign_created_at", "started", lambda item: item.created_at, Kind.MOMENT, forms=FLAT),
 )

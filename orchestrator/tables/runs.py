@@ -32,27 +32,27 @@ def _report(column: Column[ToolReport]) -> Column[RunRecord]:
 
 
 RUNS: Final[Sequence[Column[RunRecord]]] = (
-    Column("run_id", "run", shown=lambda run: run.run_id[:12]),
+    Column("run_id", "run", lambda row: row.run_id, shown=lambda run: run.run_id[:12]),
     Column(
         "serial",
         "phone",
         lambda run: run.case.serial,
         shown=lambda run: f"{run.case.serial}{' (virtual)' if run.is_virtual else ''}",
     ),
-    Column("is_virtual", "virtual", kind=Kind.FLAG, forms=DATA),
+    Column("is_virtual", "virtual", lambda row: row.is_virtual, kind=Kind.FLAG, forms=DATA),
     Column("model", value=lambda run: run.case.model_name),
     Column("configuration", value=lambda run: run.case.configuration),
-    Column("campaign_id", "campaign", forms=DATA),
+    Column("campaign_id", "campaign", lambda row: row.campaign_id, forms=DATA),
     Column("case_key", "case", lambda run: run.case.case_key, forms=DATA),
     Column("pass", value=lambda run: run.run_pass),
     Column("invocation", "#", lambda run: run.invocation + 1, Kind.COUNT),
-    Column("outcome"),
-    Column("reason_code", "why", is_optional=True),
-    Column("reason", forms=DATA),
+    Column("outcome", value=lambda row: row.outcome),
+    Column("reason_code", "why", lambda row: row.reason_code, is_optional=True),
+    Column("reason", value=lambda row: row.reason, forms=DATA),
     Column(
         "quality", value=lambda run: run.verdict.quality, shown=lambda run: run.verdict.quality.word
     ),
-    Column("latency_us", "latency", **MS),
+    Column("latency_us", "latency", lambda row: row.latency_us, **MS),
     _report(
         Column(
             "inferences",
@@ -61,11 +61,27 @@ RUNS: Final[Sequence[Column[RunRecord]]] = (
             forms=DATA,
         )
     ),
-    _report(Column("init_us", "init", forms=DATA, **MS)),
-    _report(Column("first_inference_us", "first inference", forms=DATA, **MS)),
-    Column("started_at", "started", kind=Kind.MOMENT, forms=DATA),
-    Column("duration_s", "took", kind=Kind.NUMBER, unit="s", digits=1, forms=DATA),
-    Column("exit_code", kind=Kind.COUNT, forms=DATA),
+    _report(Column("init_us", "init", lambda row: row.init_us, forms=DATA, **MS)),
+    _report(
+        Column(
+            "first_inference_us",
+            "first inference",
+            lambda row: row.first_inference_us,
+            forms=DATA,
+            **MS,
+        )
+    ),
+    Column("started_at", "started", lambda row: row.started_at, kind=Kind.MOMENT, forms=DATA),
+    Column(
+        "duration_s",
+        "took",
+        lambda row: row.duration_s,
+        kind=Kind.NUMBER,
+        unit="s",
+        digits=1,
+        forms=DATA,
+    ),
+    Column("exit_code", value=lambda row: row.exit_code, kind=Kind.COUNT, forms=DATA),
 )
 
 

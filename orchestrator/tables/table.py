@@ -74,7 +74,8 @@ class Column(Generic[R]):
     name: str
     #: For people: ``median``; None for the name, with spaces.
     head: str = None  # type: ignore[assignment]
-    #: None for the row's attribute of this name.
+    #: From a row; a function that types can be checked of. None for the row's attribute of a name
+    #: that is worked out.
     value: Callable[[R], Any] = None  # type: ignore[assignment]
     kind: Kind = Kind.TEXT
     #: The unit of shown figures, and the factor from value to figure: 0.001 from us to ms.

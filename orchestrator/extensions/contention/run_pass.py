@@ -217,9 +217,9 @@ def load_rows(runs: Sequence[RunRecord], campaigns: Mapping[str, Campaign]) -> t
 
 
 _COLUMNS: Final[Sequence[Column[LoadRow]]] = (
-    Column("load", is_choice=True),
-    Column("median_us", "median", **MS),
-    Column("factor", "times as long", kind=Kind.RECORD, forms=NESTED),
+    Column("load", value=lambda row: row.load, is_choice=True),
+    Column("median_us", "median", lambda row: row.median_us, **MS),
+    Column("factor", "times as long", lambda row: row.factor, kind=Kind.RECORD, forms=NESTED),
     Column(
         "factor",
         "times as long",
@@ -239,8 +239,16 @@ _COLUMNS: Final[Sequence[Column[LoadRow]]] = (
         shown=lambda load: interval_words(load.factor, getattr(load.factor, "half_width", None)),
     ),
     Column("runs", value=lambda load: load.count, kind=Kind.COUNT),
-    Column("cores", "load kept busy", kind=Kind.NUMBER, unit="cores", digits=1),
-    Column("died", "load died", kind=Kind.COUNT, shown=lambda load: "" if not load.died else None),
+    Column(
+        "cores", "load kept busy", lambda row: row.cores, kind=Kind.NUMBER, unit="cores", digits=1
+    ),
+    Column(
+        "died",
+        "load died",
+        lambda row: row.died,
+        kind=Kind.COUNT,
+        shown=lambda load: "" if not load.died else None,
+    ),
 )
 TABLE: Final = PassTable(
     name="loads",

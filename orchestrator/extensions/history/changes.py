@@ -110,7 +110,7 @@ OUTPUTS: Final[Sequence[Column[OutputsChange]]] = (
     Column("outputs", value=lambda item: item.turn),
     Column("since", value=lambda item: f"{item.night}"),
     Column("compared", "last compared", lambda item: f"{item.last_before or ''}"),
-    Column("expected"),
+    Column("expected", value=lambda row: row.expected),
 )
 
 
@@ -354,8 +354,8 @@ DETECTIONS: Final[Sequence[Column[Detection]]] = (
         shown=lambda row: format_change(row.step),
     ),
     Column("found", value=lambda row: row.detected, kind=Kind.COUNT),
-    Column("series", "of series", kind=Kind.COUNT),
-    Column("delay", "after nights", kind=Kind.NUMBER, digits=1),
+    Column("series", "of series", lambda row: row.series, kind=Kind.COUNT),
+    Column("delay", "after nights", lambda row: row.delay, kind=Kind.NUMBER, digits=1),
 )
 
 

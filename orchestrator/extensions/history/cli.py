@@ -208,10 +208,10 @@ def annotate(
 
 
 _ANNOTATIONS: Final[Sequence[Column[Annotation]]] = (
-    Column("annotation_id", "id"),
+    Column("annotation_id", "id", lambda row: row.annotation_id),
     Column("night", value=lambda item: f"{item.night}"),
-    Column("selection", "series"),
-    Column("text", shown=lambda item: one_line(item.text)),
+    Column("selection", "series", lambda row: row.selection),
+    Column("text", value=lambda row: row.text, shown=lambda item: one_line(item.text)),
 )
 
 #: The nights that pages show.

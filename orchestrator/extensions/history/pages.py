@@ -330,7 +330,7 @@ def _nights_table(site: Site, row: SiteSeries, nights: Sequence[NightFigure]) ->
 
     median = Column[NightFigure]("median", value=lambda night: night.median_us, **MS)
     columns = (
-        Column[NightFigure]("night"),
+        Column[NightFigure]("night", value=lambda row: row.night),
         replace(median, digits=digits),
         Column[NightFigure]("interval", "95 % interval ms", interval, tone=lambda _: "n"),
         Column[NightFigure]("runs", "invocations", lambda night: night.invocations, Kind.COUNT),
@@ -359,11 +359,11 @@ _CAMPAIGNS: Final[Sequence[Column[CampaignAnswer]]] = (
     Column("campaign", value=lambda item: item.name, opens=True),
     Column("started", value=lambda item: moment_text(item.created_at)),
     Column("finished", value=lambda item: moment_text(item.finished_at)),
-    Column("status"),
+    Column("status", value=lambda row: row.status),
     Column("runs", value=lambda item: f"{item.stored} of {item.planned}", tone=lambda _: "n"),
     Column("host", value=lambda item: item.host or NOTHING),
-    Column("campaign_id", "identity"),
-    Column("origin", is_optional=True),
+    Column("campaign_id", "identity", lambda row: row.campaign_id),
+    Column("origin", value=lambda row: row.origin, is_optional=True),
 )
 
 
@@ -391,15 +391,19 @@ def _series_table(site: Site) -> Table[SiteSeries]:
         ),
         Column[LatencyChange]("changed_on", "on", lambda item: item.night),
         Column[LatencyChange](
-            "state", is_choice=True, tone=lambda item: STATE_CLASSES.get(item.state, "v-warning")
+            "state",
+            value=lambda row: row.state,
+            is_choice=True,
+            tone=lambda item: STATE_CLASSES.get(item.state, "v-warning"),
         ),
     ]
     columns: Sequence[Column[SiteSeries]] = (
-        Column("model", opens=True),
-        Column("last_us", "last figure", **MS),
+        Column("model", value=lambda row: row.model, opens=True),
+        Column("last_us", "last figure", lambda row: row.last_us, **MS),
         Column(
             "against_window",
             "vs window",
+            lambda row: row.against_window,
             kind=Kind.NUMBER,
             unit="%",
             scale=100,

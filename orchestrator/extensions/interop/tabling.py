@@ -342,8 +342,8 @@ def _tables(
         figures_decimals(rows),
     )
     around: Sequence[Column[MatrixLine]] = (
-        Column("model"),
-        Column("source", is_optional=True),
+        Column("model", value=lambda row: row.model),
+        Column("source", value=lambda row: row.source, is_optional=True),
     )
     yield replace(
         matrix,

@@ -81,9 +81,15 @@ def _digest(model: Model | BuiltModel | ManifestEntry) -> str:
 
 
 _FILES: Final[Sequence[Column[Model | BuiltModel]]] = (
-    Column("name", "model"),
-    Column("size_bytes", "size", kind=Kind.COUNT, shown=lambda item: format_bytes(item.size_bytes)),
-    Column("sha256", shown=_digest),
+    Column("name", "model", lambda row: row.name),
+    Column(
+        "size_bytes",
+        "size",
+        lambda row: row.size_bytes,
+        kind=Kind.COUNT,
+        shown=lambda item: format_bytes(item.size_bytes),
+    ),
+    Column("sha256", value=lambda row: row.sha256, shown=_digest),
     Column("path", "file", lambda item: str(item.path)),
 )
 
@@ -187,20 +193,21 @@ def fetch(
 
 
 _ENTRY: Final[Sequence[Column[ManifestEntry]]] = (
-    Column("name", "model"),
-    Column("sha256", shown=_digest),
+    Column("name", "model", lambda row: row.name),
+    Column("sha256", value=lambda row: row.sha256, shown=_digest),
     Column(
         "accuracy",
+        value=lambda row: row.accuracy,
         kind=Kind.RECORD,
         shown=lambda entry: (
             f"{entry.accuracy.percent:g} % {entry.accuracy.metric}" if entry.accuracy else ""
         ),
         is_optional=True,
     ),
-    Column("command", forms=DATA),
-    Column("build", kind=Kind.RECORD, forms=NESTED),
-    Column("url", forms=DATA),
-    Column("note", forms=DATA),
+    Column("command", value=lambda row: row.command, forms=DATA),
+    Column("build", value=lambda row: row.build, kind=Kind.RECORD, forms=NESTED),
+    Column("url", value=lambda row: row.url, forms=DATA),
+    Column("note", value=lambda row: row.note, forms=DATA),
     Column(
         "path",
         "file",

@@ -52,11 +52,15 @@ def declared_programs(
 
 
 _DECLARED: Final[Sequence[Column[ProgramSection]]] = (
-    Column("name", "program"),
-    Column("program", forms=DATA),
-    Column("models", shown=lambda section: " ".join(section.models) or "output only"),
+    Column("name", "program", lambda row: row.name),
+    Column("program", value=lambda row: row.program, forms=DATA),
+    Column(
+        "models",
+        value=lambda row: row.models,
+        shown=lambda section: " ".join(section.models) or "output only",
+    ),
     Column("delegates", value=lambda section: [*section.delegates]),
-    Column("title", "what it is"),
+    Column("title", "what it is", lambda row: row.title),
     Column("figures", value=lambda section: list(section.figures), kind=Kind.RECORD, forms=NESTED),
     Column(
         "parameters",

@@ -174,11 +174,11 @@ _OPERATORS: Final[Sequence[Column[OperatorSlices]]] = (
     Column(
         "name", "operator@node/subgraph", lambda item: f"{item.name}@{item.node}/{item.subgraph}"
     ),
-    Column("count", "slices", kind=Kind.COUNT),
-    Column("total_us", "total", **_MS),
-    Column("mean_us", "mean", kind=Kind.NUMBER, unit="us", digits=1),
-    Column("self_us", "own", **_MS),
-    Column("share", kind=Kind.NUMBER, unit="%", scale=100.0, digits=1),
+    Column("count", "slices", lambda row: row.count, kind=Kind.COUNT),
+    Column("total_us", "total", lambda row: row.total_us, **_MS),
+    Column("mean_us", "mean", lambda row: row.mean_us, kind=Kind.NUMBER, unit="us", digits=1),
+    Column("self_us", "own", lambda row: row.self_us, **_MS),
+    Column("share", value=lambda row: row.share, kind=Kind.NUMBER, unit="%", scale=100.0, digits=1),
 )
 
 
