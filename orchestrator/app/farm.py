@@ -43,12 +43,6 @@ if TYPE_CHECKING:
 
 #: Runs, heat and battery are those of campaigns that began within these hours.
 RECENT_HOURS: Final = 24
-_STATES: Final = {
-    PhoneActivity.WORKING: "measuring",
-    PhoneActivity.WAITING: "waiting",
-    PhoneActivity.AWAY: "away",
-    PhoneActivity.ABANDONED: "abandoned",
-}
 #: The order of the list of phones.
 PHONE_STATES: Final = (
     "clash",
@@ -242,7 +236,9 @@ def _with_work(
         # A fault of the phone stays one while it measures.
         state, reason = phone.state, phone.reason
     else:
-        state, reason = _STATES[status.activity], status.doing if is_away else ""
+        is_working = status.activity is PhoneActivity.WORKING
+        state = "measuring" if is_working else status.activity.value
+        reason = status.doing if is_away else ""
     return replace(
         phone,
         campaign_id=campaign_id,
