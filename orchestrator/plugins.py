@@ -79,7 +79,7 @@ if TYPE_CHECKING:
     from orchestrator.app.stored import find_campaigns, report_data
     from orchestrator.app.time_limits import age_of, left_out_text, stored_left_out
     from orchestrator.app.workspace import Workspace
-    from orchestrator.artifacts.fetch import Downloader
+    from orchestrator.artifacts.fetch import Downloader, is_loopback
     from orchestrator.cli.campaigns import (
         campaign_result,
         facts_of,
@@ -247,6 +247,7 @@ __all__ = [
     "import_result",
     "inspect_model",
     "is_litert_result",
+    "is_loopback",
     "is_tcp",
     "left_out_text",
     "library_folders",
@@ -333,7 +334,7 @@ _HOMES: Final = {
         "app.stored": "find_campaigns report_data",
         "app.time_limits": "age_of left_out_text stored_left_out",
         "app.workspace": "Workspace",
-        "artifacts.fetch": "Downloader",
+        "artifacts.fetch": "Downloader is_loopback",
         "cli.campaigns": "campaign_result facts_of observer_for_stderr reporting_workspace",
         "cli.commands": "DryRun Json Out Reporting Texts command plan_keys share_of",
         "cli.output": "CUT_EXIT_CODE CommandResult Streamed format_of room say tables_result tell to_json"

@@ -142,7 +142,7 @@ class Downloader:
         except ValueError as error:
             raise DownloadError(f"{public_url(url)} isn't used: {error}") from error
         is_mirror = (split.scheme, split.netloc) == (of_mirror.scheme, of_mirror.netloc)
-        is_plain = split.scheme == "http" and (is_mirror or _is_loopback(split.hostname or ""))
+        is_plain = split.scheme == "http" and (is_mirror or is_loopback(split.hostname or ""))
         if not split.hostname or not (split.scheme == "https" or is_plain):
             raise DownloadError(
                 f"{public_url(url)} isn't used: it isn't https",
@@ -150,7 +150,8 @@ class Downloader:
             )
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether only programs of this computer can connect to a host."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:

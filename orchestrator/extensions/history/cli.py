@@ -278,8 +278,9 @@ def make_access(
 ) -> Access:
     """Return the access rules; raises UsageError when there is no token where one is needed."""
     from orchestrator.extensions.history import web
+    from orchestrator.plugins import is_loopback
 
-    is_local = web.is_loopback(host)
+    is_local = is_loopback(host)
     if not is_local and not token:
         raise UsageError(
             f"{host} can be reached by other computers: that needs a token",

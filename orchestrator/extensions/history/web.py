@@ -150,11 +150,6 @@ def is_address(name: str) -> bool:
     return True
 
 
-def is_loopback(host: str) -> bool:
-    """Whether only programs of this computer can connect to a host."""
-    return host == "localhost" or (is_address(host) and ipaddress.ip_address(host).is_loopback)
-
-
 def _host_name(header: str) -> str:
     """Return the name of ``name:port``, of ``[address]:port`` the address; empty for anything else."""
     match = _HOST.fullmatch(header.strip().lower())
