@@ -11,6 +11,12 @@ done
 [ -z "$missing" ] && exit 0
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
     echo "installing for the tests:$missing"
-    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >/dev/null && exit 0
+    apt-get update -qq
+    # One by one: apt-get installs none where it doesn't know one of them.
+    packages=$missing missing=""
+    for package in $packages; do
+        DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $package >/dev/null ||
+            missing="$missing $package"
+    done
 fi
-echo "not installed, tests that use them are skipped or have something older:$missing"
+[ -z "$missing" ] || echo "not installed, tests that use them are skipped or have something older:$missing"

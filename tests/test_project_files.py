@@ -51,6 +51,27 @@ def test_workflows_call_what_is_there(path: Path) -> None:
         assert (REPO / file).is_file(), file
 
 
+def test_a_package_that_is_unknown_keeps_no_other_from_being_installed(tmp_path: Path) -> None:
+    installs = tmp_path / "installs"
+    commands = {
+        "id": "echo 0",
+        "apt-get": f'echo "$*" >>{installs}; case "$*" in *chromium*) exit 100; esac',
+    }
+    for name, line in commands.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{line}\n", "utf-8")
+        (tmp_path / name).chmod(0o755)
+    done = subprocess.run(
+        ["/bin/sh", REPO / "tests" / "system_packages.sh"],
+        env={"PATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.splitlines()[-1].endswith("older: chromium-headless-shell")
+    asked = [line for line in installs.read_text("utf-8").splitlines() if "mksh" in line]
+    assert [line for line in asked if "chromium" not in line]
+
+
 def test_the_matrix_has_each_python_and_system_that_is_promised() -> None:
     path = REPO / ".github" / "workflows" / "tests.yml"
     matrix = yaml.safe_load(path.read_text("utf-8"))["jobs"]["versions"]["strategy"]["matrix"]
