@@ -120,7 +120,7 @@ class EnergyMeter:
                     if is_charged and not self._power.can_switch(device)
                     else ""
                 )
-        except (DeviceCommandError, OutputParseError) as error:
+        except (*_NO_RECORDING, OutputParseError) as error:
             why = f"its meters can't be read: {error}"
         if why or meters is None:
             raw = tool.run(device, request)

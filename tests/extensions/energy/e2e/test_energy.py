@@ -161,6 +161,15 @@ def test_a_recording_that_cant_begin_costs_the_energy_and_nothing_else(
     assert report["inference"]["median_us"] > 0
 
 
+def test_no_space_for_a_recording_costs_the_energy_and_nothing_else(lab: Lab, model: Path) -> None:
+    for kept in lab.cli.home.rglob(f"meters/{lab.serials[RAILS]}.json"):
+        kept.unlink()
+    lab.fault(lab.serials[RAILS], "no-space", "subject=*.pid", "times=0")
+    (report,) = energies(lab, RAILS, model, "-d", "xnnpack", "-t", "1", "-n", "1")
+    assert "no space left on the phone" in report["extra"]["energy_missing"]
+    assert report["inference"]["median_us"] > 0
+
+
 def test_cases_are_measured_a_b_b_a_and_told_in_table_and_export(lab: Lab, model: Path) -> None:
     made = bench(
         lab, RAILS, model, "-d", "xnnpack", "-t", "1,2", "-n", "2", "--pass", "timing,energy,memory"
