@@ -171,16 +171,16 @@ class Usage(Runs):
         )
 
     def unconfirmed_series(self) -> Set[SeriesKey]:
-        """Return the series whose newest run doesn't show where the operators ran."""
-        cases = select(func.max(CASES.c.case_no)).group_by(CASES.c.series_key)
+        """Return the series whose newest figure doesn't show where the operators ran."""
+        is_of_case = RUNS.c.case_no == CASES.c.case_no
         newest = (
-            select(func.max(RUNS.c.run_no))
-            .where(_IS_TIMING, RUNS.c.case_no.in_(cases))
-            .group_by(RUNS.c.case_no)
+            _FIGURES.join(CASES, is_of_case)
+            .with_only_columns(func.max(RUNS.c.run_no))
+            .group_by(CASES.c.series_key)
         )
         query = (
             select(CASES.c.series_key)
-            .join(RUNS, RUNS.c.case_no == CASES.c.case_no)
+            .join(RUNS, is_of_case)
             .where(RUNS.c.run_no.in_(newest), RUNS.c.findings.contains("delegate-unknown"))
         )
         with self.reading() as connection:

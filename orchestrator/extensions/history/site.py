@@ -85,7 +85,7 @@ class SiteSeries(Series):
     latency_us: NDArray[np.float64]
     last_place: int
     is_trusted: bool
-    #: Whether its newest run shows where the operators ran.
+    #: Whether its newest figure shows where the operators ran.
     is_confirmed: bool
     #: Changes of the outputs' verdict, oldest first; also the last one before these nights, if they
     #: began with outputs that were wrong or drifted.

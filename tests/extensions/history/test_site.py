@@ -18,7 +18,7 @@ from orchestrator.extensions.history.regressions import Question, find_regressio
 from orchestrator.extensions.history.site import gather
 from orchestrator.records.campaign import Origin, Terms
 from orchestrator.records.case import Pass
-from orchestrator.records.run import DelegateTruth
+from orchestrator.records.run import DelegateTruth, Outcome
 from orchestrator.records.verdict import Finding, Quality, QualityVerdict, Severity
 from orchestrator.store.opening import MemoryStore, open_store
 from orchestrator.tables.labels import page_name
@@ -30,7 +30,7 @@ from tests.samples.history_lab import (
     night_of_place,
 )
 from tests.samples.records import settings_in
-from tests.samples.sample_lab import PIXEL_3, START, campaign_of, case, lab_of, series
+from tests.samples.sample_lab import PIXEL_3, START, campaign_of, case, lab_of, run, series
 
 HOSTILE = "../../<img src=x onerror=alert(1)>\u202e\n"
 
@@ -248,7 +248,8 @@ def test_no_night_is_clean_where_nothing_shows_where_the_operators_ran():
     store = MemoryStore()
     unknown = Finding(code="delegate-unknown", severity=Severity.INFO, message="not reported")
     runs = series(case(PIXEL_3), 20_000, truth=DelegateTruth.UNKNOWN, findings=(unknown,))
-    lab_of(runs).store_in(store)
+    failed = run(case(PIXEL_3), 9, None, outcome=Outcome.FAILED, quality=Quality.REJECTED)
+    lab_of([*runs, failed]).store_in(store)
     site = gather(store, since=None)
     (row,) = site.series
     assert [night.is_clean for night in site.night_figures(row)] == [False]
