@@ -6,6 +6,8 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from orchestrator.analysis.measured import judge_cases
+from orchestrator.analysis.rounds import StopReason, progress_by_case
 from orchestrator.app.attached import Needs, OpenedDevices, open_devices
 from orchestrator.app.measuring import MeasuredCampaign, measure
 from orchestrator.app.phones import restore_phones
@@ -201,19 +203,23 @@ def open_cases(workspace: Workspace, campaign: Campaign) -> list[Case]:
     installed.
     """
     _check_passes(campaign)
-    works = open_work_by_serial(
-        campaign,
-        map(slim, workspace.store.runs(campaign_ids=[campaign.campaign_id])),
-        workspace.tools,
-    )
+    runs = [*map(slim, workspace.store.runs(campaign_ids=[campaign.campaign_id]))]
+    works = open_work_by_serial(campaign, runs, workspace.tools)
     cases = [item.case for work in works.values() for item in work.invocations]
     busy = {case.serial for case in cases}
-    has_rounds = campaign.terms.stopping is not None or campaign.terms.pairing is not None
-    further = (
-        item.case
-        for item in campaign.invocations
-        if is_reference_run(item) or (has_rounds and item.run_pass is FIGURE_PASS)
-    )
+    further = [item.case for item in campaign.invocations if is_reference_run(item)]
+    timed = [item.case for item in campaign.invocations if item.run_pass is FIGURE_PASS]
+    if campaign.terms.pairing is not None:
+        further += timed
+    elif campaign.terms.stopping is not None:
+        progress = progress_by_case(campaign, judge_cases(runs, [campaign]))
+        # A later round rarely measures one that has enough, which keeps no other from its runs.
+        further += [
+            case
+            for case in timed
+            if progress[case.case_key].reason in {StopReason.PLANNED, StopReason.OPEN}
+            or Path(campaign.terms.files.get(case.model_sha256, "")).is_file()
+        ]
     return [*cases, *(case for case in further if case.serial in busy)]
 
 

@@ -7,8 +7,10 @@ import os
 import re
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -418,6 +420,23 @@ def test_a_changed_model_is_not_resumed_under_the_old_ones_name(
     assert refused.exit_code == 2
     assert str(own) in refused.stderr
     own.write_bytes(model.read_bytes())
+    assert lab.cli.json("run --resume")["left"] == 0
+
+
+def test_a_model_that_has_enough_runs_may_be_gone_when_the_others_are_resumed(
+    lab: Lab, model: Path, tmp_path: Path
+) -> None:
+    first, second = tmp_path / "first.tflite", tmp_path / "second.tflite"
+    first.write_bytes(model.read_bytes())
+    second.write_bytes(model.read_bytes() + b"\0" * 8)
+    words = f"bench -d cpu -n 2-3 --precision 50% --min-secs 0.1 -s {lab.serial}"
+    lab.cli(words, first, second).ok()
+    last = [run["run_id"] for run in runs_of(lab.cli) if run["case"]["model_name"] == "second"][-1]
+    newest = "campaign_no = (SELECT max(campaign_no) FROM campaigns)"
+    with closing(sqlite3.connect(lab.cli.home / "store.sqlite")) as rows, rows:
+        rows.execute("DELETE FROM runs WHERE run_id = ?", [last])
+        rows.execute(f"UPDATE campaigns SET status = 'running', finished_at = NULL WHERE {newest}")
+    first.unlink()
     assert lab.cli.json("run --resume")["left"] == 0
 
 

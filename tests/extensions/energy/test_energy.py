@@ -28,7 +28,7 @@ from orchestrator.extensions.energy.figure import (
     rails_energy,
 )
 from orchestrator.extensions.energy.measuring import EnergyMeter
-from orchestrator.ports import Device, InvocationRequest
+from orchestrator.ports import Device, InvocationRequest, ShellResult
 from orchestrator.programs.native import NativeTool
 from orchestrator.records.case import Pass, RunId
 from orchestrator.records.device import DeviceState
@@ -299,6 +299,22 @@ class Charged(HostDevice):
 
     def state(self) -> DeviceState:
         return DeviceState(at=datetime(2026, 1, 1, tzinfo=UTC), plugged="usb")
+
+
+class Full(HostDevice):
+    """A device with perfetto that has no room for a trace."""
+
+    def shell(self, command: str, *, timeout_s: float = 30.0) -> ShellResult:
+        full = "perfetto() { echo 'No space left on device' >&2; return 1; }"
+        return super().shell(f"{full}\n{command}", timeout_s=timeout_s)
+
+
+def test_a_phone_without_room_for_a_trace_costs_the_energy_and_not_the_run(tmp_path: Path) -> None:
+    device, tool = Full(tmp_path), Started()
+    meter = EnergyMeter(lambda device, change, command: None, MeterBook(tmp_path), Hub())
+    request = request_of(case(serial=device.serial))
+    raw = meter.run(tool, device, replace(request, facts=replace(request.facts, sdk=34)))
+    assert b"No space left on device" in raw.data("energy")
 
 
 class Hub:
