@@ -311,6 +311,7 @@ class Full(HostDevice):
 
 def test_a_phone_without_room_for_a_trace_costs_the_energy_and_not_the_run(tmp_path: Path) -> None:
     device, tool = Full(tmp_path), Started()
+    Path(device.work_folder, "traces").mkdir(parents=True)
     meter = EnergyMeter(lambda device, change, command: None, MeterBook(tmp_path), Hub())
     request = request_of(case(serial=device.serial))
     raw = meter.run(tool, device, replace(request, facts=replace(request.facts, sdk=34)))
