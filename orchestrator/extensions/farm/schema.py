@@ -137,13 +137,13 @@ class QueueDatabase:
         from orchestrator.store.opening import locate
 
         self._is_guest = is_guest
-        place = locate(url)
-        if isinstance(place, Path):
+        if isinstance(locate(url), Path):
             raise UsageError(
                 "a farm of many hosts needs a store on PostgreSQL",
                 hint="--store postgresql://user@host/database, or $BENCHFARM_STORE; one host needs no farm commands",
             )
-        self.url = place.set(drivername="postgresql").render_as_string(hide_password=False)
+        # As it is written: SQLAlchemy writes spaces in another way than PostgreSQL reads them.
+        self.url = f"postgresql://{url.partition('://')[2]}"
         self._pool: psycopg_pool.ConnectionPool[Any] = psycopg_pool.ConnectionPool(
             self.url,
             # A host that freezes inside a transaction loses it, and its locks with it.
