@@ -433,7 +433,7 @@ def test_two_phones_of_one_serial_number_are_a_problem_and_not_usable(
 def test_a_database_that_is_away_is_a_problem_with_a_next_step_beside_the_checks_of_this_host(
     tmp_path: Path,
 ) -> None:
-    url = "postgresql://benchfarm@127.0.0.1:1/none?connect_timeout=2"
+    url = "postgresql://benchfarm:two%20words@127.0.0.1:1/none?connect_timeout=2"
     known = settings_in(tmp_path, store=url)
     result = devices.doctor(known)
     assert result.exit_code == 1
@@ -441,6 +441,19 @@ def test_a_database_that_is_away_is_a_problem_with_a_next_step_beside_the_checks
     assert {"disk", "quarantine"} <= found(result, "ok").keys()
     steps = [item["next_step"] for item in result.data["findings"] if item["check"] == "queue"]  # type: ignore[index]
     assert "$BENCHFARM_STORE" in steps[0]
+
+
+def test_a_full_disk_of_the_database_is_a_problem_beside_the_checks_of_this_host(
+    queue: FarmQueue, settings: Settings
+) -> None:
+    queue.rows(
+        "CREATE FUNCTION disk_full() RETURNS text LANGUAGE plpgsql"
+        " AS $$ BEGIN RAISE 'no' USING ERRCODE = '53100'; END $$"
+    )
+    queue.rows("DROP TABLE farm_pauses")
+    queue.rows("CREATE VIEW farm_pauses AS SELECT disk_full() AS scope")
+    result = devices.doctor(settings, farm=True)
+    assert "disk is full" in found(result, "problem")["queue"][0]
 
 
 def test_a_database_that_ends_each_connection_is_asked_once() -> None:
