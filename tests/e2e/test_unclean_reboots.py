@@ -142,14 +142,20 @@ def without_proc(cli: Cli, *words: object) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="taking /proc away takes root")
-def test_phones_are_started_and_stopped_without_proc(tmp_path: Path) -> None:
+def test_phones_are_measured_told_and_released_without_proc(tmp_path: Path, model: Path) -> None:
     cli = Cli(home=tmp_path / "home")
     up = without_proc(cli, "virtual", "up", "pixel-3", "--speed", 60)
     try:
         assert up.returncode == 0, up.stderr
+        words = ("-d", "xnnpack", "-t", 1, "-n", 1, "--min-secs", 0.1, "--json")
+        done = without_proc(cli, "bench", model, *words)
+        assert done.returncode == 0, done.stderr
+        assert "Traceback" not in done.stderr
     finally:
         down = without_proc(cli, "virtual", "down")
     assert down.returncode == 0, down.stderr
     (address,) = re.findall(r"adb server at (\S+);", up.stdout)
     poll_until(lambda: not running(("-L", address, "server", "nodaemon")), "its end")
+    runs = cli.json("results runs")
+    assert [run["outcome"] for run in runs] == ["completed"]
     assert cli.json("virtual list")["phones"] == []
