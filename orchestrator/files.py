@@ -205,12 +205,16 @@ def write_whole(
     An iterable content is written piece by piece, without holding all of it in memory.
 
     The file, and a folder that has to be made, are accessible to this user only, unless it isn't
-    ``is_private``. ``is_durable``: survives a power failure. Raises OSError.
+    ``is_private``; an older file's rights are kept then. ``is_durable``: survives a power failure.
+    Raises OSError.
     """
     make_private(path.parent) if is_private else path.parent.mkdir(parents=True, exist_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
     mode = 0o600 if is_private else 0o666
     with draft_of(path) as draft, os.fdopen(os.open(draft, flags, mode), "wb") as file:
+        if not is_private:
+            with contextlib.suppress(OSError):
+                os.fchmod(file.fileno(), stat.S_IMODE(path.stat().st_mode))
         _write(file, content)
         if is_durable:
             file.flush()

@@ -93,6 +93,14 @@ def test_a_file_is_the_users_alone_unless_it_is_for_others(tmp_path: Path) -> No
     assert modes[1] == modes[2]
 
 
+def test_a_users_older_file_keeps_its_rights(tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    path.write_text("old")
+    path.chmod(0o640)
+    write_file(path, "new")
+    assert (path.read_text(), path.stat().st_mode & 0o777) == ("new", 0o640)
+
+
 def test_a_link_and_a_pipe_stay_what_they_are(tmp_path: Path) -> None:
     file, link, pipe = (tmp_path / name for name in ("file", "link", "pipe"))
     file.write_text("old")
