@@ -143,13 +143,13 @@ def test_outputs_that_turned_wrong_are_on_top_of_the_overview_and_no_night_of_th
 def test_outputs_that_turned_wrong_before_the_nights_shown_are_wrong_on_each_of_them(story):
     store = copied(story)
     first_runs = {}
-    for run in store.runs():
-        if run.case.serial == "pixel-6-a" and run.case.delegate == "xnnpack":
-            first_runs.setdefault((run.case.model_name, run.campaign_id), run)
-    for number, ((model, _), run) in enumerate(first_runs.items()):
+    for item in store.runs():
+        if item.case.serial == "pixel-6-a" and item.case.delegate == "xnnpack":
+            first_runs.setdefault((item.case.model_name, item.campaign_id), item)
+    for number, ((model, _), first) in enumerate(first_runs.items()):
         # One is wrong on each of its nights, the other was and is drifting since.
         is_wrong = model == "resnet.tflite" or number < 20
-        store.append_run(outputs_of(run, number + 10, "wrong" if is_wrong else "drift"))
+        store.append_run(outputs_of(first, number + 10, "wrong" if is_wrong else "drift"))
 
     site = gather(store, since=night_of_place(DRIVER))
 
