@@ -82,6 +82,19 @@ def test_points_can_be_asked_for_by_time_and_series(store: Store, samples) -> No
     assert points(store.points(since=since + timedelta(days=9))) == []
 
 
+def test_a_series_is_unconfirmed_by_its_newest_figure(store: Store, samples) -> None:
+    name, series = samples.night(store, "night", 0), samples.case().series_key
+    unknown = QualityVerdict(quality=Quality.TRUSTED, findings=(finding("delegate-unknown"),))
+    told = []
+    for number, changes in enumerate(
+        ({"verdict": unknown}, {"outcome": Outcome.FAILED}, {"verdict": TRUSTED})
+    ):
+        report = samples.report(1000.0)
+        samples.keep(store, name, number, run_id=RunId(f"{number}"), report=report, **changes)
+        told.append(store.unconfirmed_series())
+    assert told == [{series}, {series}, set()]
+
+
 def test_points_can_be_asked_for_by_device(store: Store, samples) -> None:
     samples.begin(store)
     phone, virtual = samples.case().serial, samples.virtual_phone.serial
