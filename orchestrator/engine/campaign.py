@@ -90,7 +90,7 @@ def run_on_devices(
     except KeyboardInterrupt:
         raise InterruptedByUserError from None
     finally:
-        result = _finish(context, abandoned, final_stored)
+        result = _finish_whole(context, abandoned, final_stored)
     return replace(result, busy=busy, fault=faults[0] if faults else None)
 
 
@@ -214,6 +214,22 @@ def _stored(context: CampaignContext) -> _Stored:
     """Return a campaign's runs, and the open work of each device."""
     runs = campaign_runs(context)
     return runs, open_work_by_serial(context.campaign, runs, context.tools)
+
+
+def _finish_whole(
+    context: CampaignContext, abandoned: Mapping[Serial, str], stored: _Stored | None
+) -> CampaignEnded:
+    """Store and report the campaign's end; Ctrl-C meanwhile is raised when that is done."""
+    is_interrupted = False
+    while True:
+        try:
+            result = _finish(context, abandoned, stored)
+        except KeyboardInterrupt:
+            is_interrupted = True
+            continue
+        if is_interrupted:
+            raise InterruptedByUserError
+        return result
 
 
 def _finish(

@@ -15,6 +15,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from sqlalchemy import Engine, event
 
 from orchestrator.analysis.effect import LOOKS
 from orchestrator.analysis.pairing import first_invocations
@@ -25,7 +26,7 @@ from orchestrator.engine.invocation import CampaignContext
 from orchestrator.errors import DeviceTimeoutError, InterruptedByUserError, LinkLostError
 from orchestrator.passes import pass_of
 from orchestrator.ports import Fitness, InvocationRequest
-from orchestrator.records.campaign import Campaign, Invocation
+from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation
 from orchestrator.records.case import Build, Case, Model, Pass, Serial, ToolName
 from orchestrator.records.device import DeviceKind, DeviceState
 from orchestrator.records.run import DelegateTruth, Outcome, RawOutput, ToolReport
@@ -371,3 +372,22 @@ def test_each_press_of_ctrl_c_is_answered_and_cuts_nothing_short() -> None:
     (told,) = set(notices())
     assert told.startswith(f"stopping: waiting for {SERIAL} to end and to be restored;")
     assert rig.restored == [SERIAL]
+
+
+def test_ctrl_c_while_the_end_is_stored_is_told_when_it_is() -> None:
+    rig, presses = Rig(), [1, 2]
+
+    def press(connection: object, cursor: object, statement: str, *more: object) -> None:
+        if statement.startswith("UPDATE campaigns") and presses:
+            presses.pop()
+            os.kill(os.getpid(), signal.SIGINT)
+
+    event.listen(Engine, "before_cursor_execute", press)
+    try:
+        with pytest.raises(InterruptedByUserError):
+            rig.measure_all(SERIAL)
+    finally:
+        event.remove(Engine, "before_cursor_execute", press)
+    stored = rig.store.campaign(rig.campaign.campaign_id)
+    assert stored is not None
+    assert (presses, stored.status) == ([], CampaignStatus.FINISHED)
