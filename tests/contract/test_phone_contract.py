@@ -126,6 +126,10 @@ def test_a_run_needs_no_tool_that_some_phones_lack(
         DetachedCommand(line="echo out; exit 3", run_id=run_id, timeout_s=60)
     )
     assert (result.exit_code, result.stdout) == (3, b"out\n")
+    # The run's shell ends a moment after it has told the exit code.
+    poll_until(
+        lambda: not [line for line in processes(phone) if run_id in line], "the run has ended"
+    )
     assert phone.device.kill_leftover_runs() == []
 
 
