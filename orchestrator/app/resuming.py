@@ -212,13 +212,15 @@ def open_cases(workspace: Workspace, campaign: Campaign) -> list[Case]:
     if campaign.terms.pairing is not None:
         further += timed
     elif campaign.terms.stopping is not None:
-        progress = progress_by_case(campaign, judge_cases(runs, [campaign]))
+        files = campaign.terms.files
+        gone = {case for case in timed if not Path(files.get(case.model_sha256, "")).is_file()}
+        progress = progress_by_case(campaign, judge_cases(runs, [campaign])) if gone else {}
         # A later round rarely measures one that has enough, which keeps no other from its runs.
         further += [
             case
             for case in timed
-            if progress[case.case_key].reason in {StopReason.PLANNED, StopReason.OPEN}
-            or Path(campaign.terms.files.get(case.model_sha256, "")).is_file()
+            if case not in gone
+            or progress[case.case_key].reason in {StopReason.PLANNED, StopReason.OPEN}
         ]
     return [*cases, *(case for case in further if case.serial in busy)]
 

@@ -365,6 +365,10 @@ class CaseRunner:
     ) -> RunRecord:
         pass_spec = pass_of(invocation.run_pass)
         case = pass_spec.as_run(invocation.case)
+        if case.model_sha256 not in self._context.models:
+            # Its case had enough runs when the campaign was resumed.
+            reason = f"the file of {case.model_name} is gone"
+            return self._not_run(invocation, skipped("model", reason), started_at=started_at)
         tool = self._context.tools[case.tool]
         basis = parity_basis(invocation, self._context) if pass_spec.compares_outputs else None
         self._check_cancelled()

@@ -27,7 +27,7 @@ from orchestrator.errors import DeviceTimeoutError, InterruptedByUserError, Link
 from orchestrator.passes import pass_of
 from orchestrator.ports import Fitness, InvocationRequest
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation
-from orchestrator.records.case import Build, Case, Model, Pass, Serial, ToolName
+from orchestrator.records.case import Build, Case, Model, ModelSha, Pass, Serial, ToolName
 from orchestrator.records.device import DeviceKind, DeviceState
 from orchestrator.records.run import DelegateTruth, Outcome, RawOutput, ToolReport
 from orchestrator.store.opening import MemoryStore
@@ -102,10 +102,12 @@ class Rig:
     def context(self) -> CampaignContext:
         """What the phones share; the campaign is stored first."""
         if self.store.campaign(self.campaign.campaign_id) is None:
-            serials = {item.case.serial for item in self.campaign.invocations}
-            devices = [replace(FACTS, serial=serial) for serial in serials]
+            cases = {item.case for item in self.campaign.invocations}
             self.store.begin_campaign(
-                self.campaign, devices=devices, models=[MODEL], builds=[BUILD]
+                self.campaign,
+                devices=[replace(FACTS, serial=name) for name in {one.serial for one in cases}],
+                models=[replace(MODEL, sha256=name) for name in {one.model_sha256 for one in cases}],
+                builds=[BUILD],
             )
         conditioner = SimpleNamespace(
             prepare=self._prepare,
@@ -292,6 +294,18 @@ def test_a_campaign_with_a_pass_that_is_not_installed_any_more_can_be_closed() -
     store = rig.context().store
     assert close_campaign(rig.campaign, store, {}, rig.clock) == 7
     assert close_campaign(rig.campaign, store, {}, rig.clock) == 0
+
+
+def test_a_case_whose_model_is_gone_is_left_out_of_a_later_round() -> None:
+    rig = Rig()
+    gone = Invocation(
+        case=replace(case(1), model_sha256=ModelSha("gone")), run_pass=Pass.TIMING, number=0
+    )
+    rig.campaign = replace(rig.campaign, invocations=(gone, *rig.campaign.invocations))
+    assert rig.measure() == DeviceResult()
+    assert len(rig.asked) == 6
+    (left_out,) = (item for item in rig.store.runs() if item.case == gone.case)
+    assert (left_out.outcome, left_out.reason_code) == (Outcome.SKIPPED, "model")
 
 
 def test_nothing_begins_for_which_the_wait_left_no_time() -> None:
