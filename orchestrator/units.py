@@ -93,9 +93,9 @@ def format_remaining(seconds: float | None) -> str:
     return f"{minutes} min" if minutes < 60 else format_duration(minutes * 60)
 
 
-def counted(count: int, noun: str) -> str:
-    """Return ``1 run``, ``2 runs``."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+def counted(count: int | str, noun: str) -> str:
+    """Return ``1 run``, ``2 runs``; a text is a figure as it is printed."""
+    return f"{count} {noun}" if f"{count}" == "1" else f"{count} {noun}s"
 
 
 def first_few(items: Sequence[str], most: int) -> list[str]:

@@ -340,12 +340,12 @@ class CaseResult:
 
     @property
     def has_completed(self) -> bool:
-        """Whether a run of its newest campaign completed, whose outputs can be checked."""
-        newest = (self.timing or self.runs)[-1:]
+        """Whether a run of its newest campaign, or of the newest that timed it, completed: its
+        outputs can be checked.
+        """
+        newest = {run.campaign_id for run in (*self.runs[-1:], *self.timing[-1:])}
         return any(
-            run.outcome is Outcome.COMPLETED
-            for run in self.runs
-            if run.campaign_id == newest[0].campaign_id
+            run.outcome is Outcome.COMPLETED for run in self.runs if run.campaign_id in newest
         )
 
     @cached_property

@@ -25,6 +25,7 @@ from orchestrator.records.run import (
     ToolReport,
 )
 from orchestrator.records.verdict import Finding, Grade, Quality, QualityVerdict, Severity
+from orchestrator.units import counted
 
 #: The figures of such a run are those of another configuration than the one asked for.
 NOT_WHAT_WAS_ASKED: Final = {
@@ -267,7 +268,7 @@ def _report_findings(report: ToolReport, case: Case, facts: DeviceFacts) -> Iter
     truth, delegate = report.delegate.truth, report.delegate
     if truth is DelegateTruth.PARTIAL:
         nodes = f"{delegate.share_text or 'not all'} operators"
-        parts = f" in {delegate.partitions} partitions" if delegate.partitions else ""
+        parts = f" in {counted(delegate.partitions, 'partition')}" if delegate.partitions else ""
         yield finding(
             "delegate-partial", f"{nodes} ran on {delegate.requested}{parts}", *delegate.lines[:1]
         )

@@ -35,6 +35,7 @@ from orchestrator.records.verdict import (
     ParityVerdict,
     reference_file,
 )
+from orchestrator.units import counted
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -337,10 +338,11 @@ def _is_blind(reference: Sequence[NDArray[Any]], contrast: Sequence[TensorParity
 
 
 def _sentence(worst: TensorParity, nearest: Kernels) -> str:
-    unit = " of the places" if worst.tensor.is_discrete else " steps"
+    error = f"{worst.error:.3g}"
+    distance = f"{error} of the places" if worst.tensor.is_discrete else counted(error, "step")
     if worst.tensor.is_float:
-        unit = " of the largest magnitude"
-    distance_text = f"at most {worst.error:.3g}{unit} from {_KERNEL_WORDS[nearest]}"
+        distance = f"{error} of the largest magnitude"
+    distance_text = f"at most {distance} from {_KERNEL_WORDS[nearest]}"
     parts = [f"{worst.tensor.name}: {distance_text} (threshold {worst.threshold:.3g})"]
     if worst.kernel_distance is not None:
         parts.append(f"correct kernels differ by up to {worst.kernel_distance:.3g}")

@@ -33,6 +33,7 @@ from orchestrator.records.device import (
 )
 from orchestrator.records.model import is_foreign, is_language_model, model_ending
 from orchestrator.records.plan import DelegateChoice, DeviceSelection, Plan
+from orchestrator.units import counted
 
 
 @frozen
@@ -104,7 +105,7 @@ def choose(
     phones = sum(facts.kind is not DeviceKind.HOST for facts in chosen)
     if selection.any is not None and phones < selection.any:
         distinct = f" of different {selection.one_of_each}" if selection.one_of_each else ""
-        shortage = f"the plan asks for {selection.any} phones{distinct}, and {phones} fit"
+        shortage = f"the plan asks for {counted(selection.any, 'phone')}{distinct}, and {phones} fit"
     return Choice(
         chosen=tuple(sorted(facts.serial for facts in chosen)),
         unneeded=unneeded,

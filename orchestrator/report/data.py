@@ -14,7 +14,7 @@ from typing import Final
 from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.analysis.findings import finding_step
 from orchestrator.frozen import frozen
-from orchestrator.passes import passes
+from orchestrator.passes import stored_pass
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.case import IMPORTED_TOOLS, Build
 from orchestrator.records.device import HOST_SERIAL
@@ -277,10 +277,15 @@ def _problems(rows: Sequence[ResultRow], names: ShortNames) -> Iterator[Problem]
         for failure in row.failed_runs:
             step = next_step_of(failure.code) or finding_step(failure.code)
             groups[failure.text, "", step].append(row)
+        # Its latency may be clean beside a suspect run of such a pass.
+        for run_pass, code in row.suspect.items():
+            if stored_pass(run_pass).names_suspect_runs:
+                text = f"suspect in the pass {run_pass}{f' ({code})' if code else ''}"
+                groups[text, "", finding_step(code)].append(row)
     ordered = sorted(groups.items(), key=lambda item: -len(item[1]))
     has_models = len({row.model.subject for row in rows}) > 1
 
-    def problem(members: Sequence[ResultRow], description: str) -> Problem:
+    for (title, reason, step), members in ordered:
         cases = tuple(
             (
                 f"{names.of(row.configuration)} on {row.device.title}"
@@ -289,16 +294,9 @@ def _problems(rows: Sequence[ResultRow], names: ShortNames) -> Iterator[Problem]
             )
             for row in members[:_MOST_NAMED]
         )
-        return Problem(cases=cases, more=len(members) - len(cases), said=description)
-
-    for (title, reason, step), members in ordered:
         reason_text = f": {reason.removesuffix('.')}" if reason else ""
         description = f": {title}{reason_text}. {_sentence(step)}".rstrip()
-        yield problem(members, description)
-    # A case's latency may be clean beside a suspect run of such a pass.
-    for run_pass in (pass_spec.name for pass_spec in passes() if pass_spec.names_suspect_runs):
-        if suspect := [row for row in rows if run_pass in row.suspect]:
-            yield problem(suspect, f": suspect in the pass {run_pass}.")
+        yield Problem(cases=cases, more=len(members) - len(cases), said=description)
     yield from _mixed_modes(rows)
 
 

@@ -95,9 +95,8 @@ def change_text(verdict: ComparisonVerdict | Overall, *, is_speed: bool) -> tupl
 def _runs_text(verdict: ComparisonVerdict) -> str:
     """Return the runs of a verdict: ``10 / 10`` of baseline and candidate, or ``12 pairs``."""
     is_paired = verdict.method.startswith("paired")
-    return (
-        f"{verdict.counts[0]} pairs" if is_paired else f"{verdict.counts[0]} / {verdict.counts[1]}"
-    )
+    baseline, candidate = verdict.counts
+    return counted(baseline, "pair") if is_paired else f"{baseline} / {candidate}"
 
 
 def _figure_of(item: CaseResult) -> str:

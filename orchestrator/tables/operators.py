@@ -306,7 +306,7 @@ def _rows_by_key(profile: Profile, *, has_layers: bool) -> dict[tuple[str, str, 
         partitions = keyed.get((row.node_type, "", 0))
         keyed[row.node_type, "", 0] = replace(
             row,
-            name="1 partition" if partitions is None else f"{count + 1} partitions",
+            name=counted(count + 1, "partition"),
             mean_us=row.mean_us + (partitions.mean_us if partitions is not None else 0.0),
             share=row.share + (partitions.share if partitions is not None else 0.0),
         )

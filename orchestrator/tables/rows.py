@@ -176,11 +176,15 @@ class ResultRow(CaseResult):
         return self.device.is_virtual or super().is_virtual
 
     @property
-    def suspect(self) -> frozenset[Pass]:
-        """The passes with a suspect run."""
-        return frozenset(
-            run.run_pass for run in self.runs if run.verdict.quality is Quality.SUSPECT
-        )
+    def suspect(self) -> Mapping[Pass, str]:
+        """The passes with a suspect run -> the code of the first warning of the newest one."""
+        return {
+            run.run_pass: next(
+                (item.code for item in run.verdict.findings if item.severity is Severity.WARNING), ""
+            )
+            for run in self.runs
+            if run.verdict.quality is Quality.SUSPECT
+        }
 
     @property
     def key(self) -> str:

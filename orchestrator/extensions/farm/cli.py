@@ -324,6 +324,7 @@ def clean(
     outcome = "would be deleted" if dry_run else "were deleted"
     size = format_bytes(cleaned.size_bytes)
     return DoneAnswer(
-        text=f"{cleaned.jobs} jobs and {cleaned.files} files ({size}) of the farm {outcome}",
+        text=f"{counted(cleaned.jobs, 'job')} and {counted(cleaned.files, 'file')} ({size}) of the"
+        f" farm {outcome}",
         data={"trial": dry_run, "farm": cleaned},
     )

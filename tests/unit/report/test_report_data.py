@@ -40,6 +40,8 @@ from tests.samples.sample_lab import (
     series,
 )
 
+UNSTEADY = Finding(code="unsteady", severity=Severity.WARNING, message="they spread")
+
 
 def exported(row):
     return exported_table([row]).record(row)
@@ -129,15 +131,15 @@ def test_headline_says_what_not_to_trust_of_passes_with_figures_of_their_own():
     clean = series(case(), 1_000)
     blocks = [
         run(case(), 0, 1_000, run_pass=Pass("energy"), quality=Quality.SUSPECT),
-        run(case(), 1, run_pass=Pass.COLD),
+        run(case(), 1, run_pass=Pass.COLD, quality=Quality.SUSPECT, findings=(UNSTEADY,)),
     ]
     assert data_of(*clean).headline.warnings == ()
-    (warning,) = data_of(*clean, *blocks).headline.warnings
-    assert warning.endswith(": suspect in the pass energy.")
+    energy, cold = data_of(*clean, *blocks).headline.warnings
+    assert energy.endswith(": suspect in the pass energy.")
+    assert ": suspect in the pass cold (unsteady). Close what runs" in cold
 
 
 def test_a_suspect_figure_is_explained_by_what_was_noticed_about_its_own_invocations():
-    unsteady = Finding(code="unsteady", severity=Severity.WARNING, message="they spread")
     skipped = Finding(code="not-completed", severity=Severity.ERROR, message="skipped")
     other = run(
         case(),
@@ -148,7 +150,7 @@ def test_a_suspect_figure_is_explained_by_what_was_noticed_about_its_own_invocat
         quality=Quality.REJECTED,
         findings=(skipped,),
     )
-    data = data_of(*series(case(), 1_000, quality=Quality.SUSPECT, findings=(unsteady,)), other)
+    data = data_of(*series(case(), 1_000, quality=Quality.SUSPECT, findings=(UNSTEADY,)), other)
     text = " ".join(render_text_table(data).split())
     assert "xnnpack on Google Pixel 3 (virtual): suspect (unsteady). Close what runs" in text
 
@@ -198,6 +200,10 @@ def test_outputs_that_are_known_are_not_those_of_a_case_that_only_failed():
     newest = run(gpu, 0, None, campaign_id=LATER, **crash)
     (row,) = data_of(parity(gpu, ParityVerdict.SAME, 0.001), newest).results
     assert (exported(row)["outputs"], exported(row)["outputs_error"]) == (None, None)
+    # Only the outputs were compared since it crashed.
+    later = replace(parity(gpu, ParityVerdict.SAME, 0.001), campaign_id=LATER)
+    (row,) = data_of(run(gpu, 0, None, **crash), later).results
+    assert exported(row)["outputs"] == "checked"
 
 
 def test_a_case_whose_threads_are_unused_is_none_of_those_that_were_abandoned():
