@@ -34,7 +34,8 @@ class CompareOptions:
     threshold: Annotated[
         float | None,
         Key(
-            "Ignore differences below this (default: 2%, or --detect of an A/B comparison).",
+            "Smallest relative difference to call a change (default: 2%, or --detect of an A/B"
+            " comparison).",
             "--threshold",
             share=_DIFFERENCES,
         ),

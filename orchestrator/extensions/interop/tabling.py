@@ -383,12 +383,13 @@ def _published_lines(figures: Iterable[PublishedFigure]) -> list[MatrixLine]:
 
 def _check_devices(workspace: Workspace, request: TableRequest, published: Iterable[str]) -> None:
     """Raise UsageError for an unknown device: a typo would show as an empty table."""
-    profiles, facts = workspace.profiles.values(), workspace.store.devices().values()
-    names = [*((item.name, item.title) for item in profiles), *(item.names for item in facts)]
-    all_names = dict.fromkeys(filter(None, (*chain.from_iterable(names), *published)))
+    stored = chain.from_iterable(item.names for item in workspace.store.devices().values())
+    shown = dict.fromkeys(filter(None, (*stored, *published)))
+    # One of a known profile may be measured some day.
+    profiles = [name for item in workspace.profiles.values() for name in (item.name, item.title)]
     for requested in request.devices:
-        if not device_matches(requested, tuple(all_names)):
-            hint = nearest(requested, all_names) or "'benchfarm devices' lists those that there are"
+        if not device_matches(requested, (*shown, *profiles)):
+            hint = nearest(requested, shown) or "'benchfarm devices' lists those that there are"
             raise UsageError(f"there is no device {requested!r}", hint=hint)
 
 

@@ -236,12 +236,12 @@ def test_what_others_published_is_shown_only_where_it_is_asked_for(tmp_path):
 
 
 @pytest.mark.parametrize("devices", [("pixel-4,pixle-3",), ("pixel-4", "--serial", "pixle-3")])
-def test_a_device_that_nothing_is_known_of_is_refused_with_the_nearest_name(tmp_path, devices):
+def test_an_unknown_device_is_refused_with_the_nearest_one_that_has_figures(tmp_path, devices):
     refused = Cli(home=tmp_path)("table", "--source", "published", "--serial", *devices).ended_with(
         2
     )
     assert "there is no device 'pixle-3'" in refused.stderr
-    assert "did you mean 'pixel-3'?" in refused.stderr
+    assert "did you mean 'Pixel 3'?" in refused.stderr
 
 
 def test_virtual_and_real_phones_of_one_kind_and_two_contents_of_one_name_are_different_rows(
