@@ -31,6 +31,7 @@ from orchestrator.analysis.intervals import margin
 from orchestrator.analysis.summary import SessionNoise
 from orchestrator.frozen import frozen
 from orchestrator.records.case import Case, SeriesKey
+from orchestrator.records.plan import SETTINGS
 from orchestrator.records.run import NOT_BEGUN, THREADS_UNUSED, FigureKind, Outcome
 from orchestrator.records.verdict import (
     USUAL_CHANGE_RULE,
@@ -93,9 +94,6 @@ _FREE: Final[Mapping[Axis, frozenset[Fact]]] = {
     Axis.DELEGATE: frozenset({Fact.DELEGATE, Fact.TRUTH}),
     Axis.CONFIG: frozenset(),
 }
-SETTINGS: Final = ("num_runs", "min_secs", "max_secs", "warmup_runs", "warmup_min_secs", "affinity")
-
-
 #: Differences that no option allows.
 ABSOLUTE: Final = frozenset({Fact.VIRTUAL, Fact.FIGURE, Fact.QUALITY})
 #: Warnings that may be all that two sessions differ by.

@@ -27,7 +27,6 @@ from orchestrator.programs.running import benchmark_flags, pass_flags
 from orchestrator.records.build_spec import DECIMAL, REQUIRED, FlagFault, FlagSchema, FlagSpec
 from orchestrator.records.case import Build, Case, Pass, ToolName
 from orchestrator.records.device import HOST_SERIAL
-from orchestrator.records.model import FIGURE
 
 _HELP_LINE: Final = re.compile(
     r"^\t--(?P<name>[\w-]+)=(?P<default>.*?)\s*\t(?P<type>int32|int64|float|bool|string)"
@@ -228,7 +227,7 @@ class FlagBook:
         """Return all faults of the flags of one pass over a case, with this program."""
         spec, schema = program(build.tool), self.schema(build)
         if not spec.is_benchmark_model:
-            flags = {name: value for name, value in case.flags if name != FIGURE}
+            flags = dict(case.without_figure.flags)
             others = {
                 **flags_of(case.delegate, spec.family),
                 **pass_flags(pass_of(run_pass), spec.family, "/"),

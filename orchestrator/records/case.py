@@ -10,7 +10,7 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
 from operator import attrgetter
@@ -343,6 +343,11 @@ class Case:
         """How the program runs."""
         usual = ProcessMode.FOREGROUND if self.tool.is_app else ProcessMode.SHELL
         return self.mode or usual
+
+    @cached_property
+    def without_figure(self) -> Case:
+        """The case without the figure of it: the same for all figures of one process."""
+        return replace(self, flags=tuple(flag for flag in self.flags if flag[0] != FIGURE))
 
     @cached_property
     def series_key(self) -> SeriesKey:

@@ -544,6 +544,10 @@ class RunSettings:
                 )
 
 
+#: The fields of a case that are its run's settings.
+SETTINGS: Final = tuple(item.name for item in fields(RunSettings))
+
+
 @frozen
 class FitLimits:
     """Limits of a device's state before an invocation starts."""

@@ -49,7 +49,7 @@ from orchestrator.plugins import (
 from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.case import BuildSha
 from orchestrator.records.history import Annotation, Confirmation, ConfirmationStatus
-from orchestrator.records.plan import PlanOptions
+from orchestrator.records.plan import SETTINGS, PlanOptions
 from orchestrator.records.verdict import ComparisonOutcome, ComparisonVerdict
 from orchestrator.tables.labels import STATE_CLASSES
 from orchestrator.tables.table import LINES, Column, Kind
@@ -315,13 +315,8 @@ def _options(change: LatencyChange) -> PlanOptions:
         devices=case.serial,
         flags=dict(case.flags),
         modes=() if case.mode is None else case.mode.value,
-        num_runs=case.num_runs,
-        min_secs=case.min_secs,
-        max_secs=case.max_secs,
-        affinity=case.affinity,
-        warmup_runs=case.warmup_runs,
-        warmup_min_secs=case.warmup_min_secs,
         name="confirm",
+        **{name: getattr(case, name) for name in SETTINGS},
     )
 
 

@@ -30,6 +30,7 @@ from orchestrator.records.case import (
     BUILTIN,
     IMPORTED_TOOLS,
     Build,
+    Case,
     DelegateName,
     Model,
     Serial,
@@ -398,7 +399,7 @@ def _processes(
     """Yield the runs of a campaign that have a figure and weren't imported, by process: last those
     that share one.
     """
-    groups: dict[tuple[str, int], list[RunRecord]] = {}
+    groups: dict[tuple[Case, int], list[RunRecord]] = {}
     for run in runs:
         facts = devices.get(run.case.serial)
         is_own = run.case.tool not in IMPORTED_TOOLS and not (
@@ -406,13 +407,11 @@ def _processes(
         )
         if not is_own or run.latency_us is None or run.case.delegate not in _ACCELERATORS:
             continue
-        flags = sorted(flag for flag in run.case.flags if flag[0] != FIGURE)
-        if len(flags) == len(run.case.flags):
+        if (case := run.case.without_figure) == run.case:
             yield [run]
         else:
             # A language model's prefill and decode are two cases of one process.
-            row = json.dumps(run.case.to_row() | {"flags": flags}, sort_keys=True)
-            groups.setdefault((row, run.invocation), []).append(run)
+            groups.setdefault((case, run.invocation), []).append(run)
     yield from groups.values()
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 import platform
 import re
 import shlex
@@ -93,17 +92,7 @@ class LitertLmTool:
 
     def session(self, case: Case) -> str:
         """See SessionTool.session: prefill and decode are measured by one process."""
-        flags = [flag for flag in case.flags if flag[0] != FIGURE]
-        return json.dumps(
-            [
-                case.model_sha256,
-                case.build_sha256,
-                case.delegate,
-                case.threads,
-                flags,
-                case.affinity,
-            ]
-        )
+        return case.without_figure.case_key
 
     def run(self, device: Device, request: InvocationRequest) -> RawOutput:
         """Run one process and return its output, however it ends.
