@@ -25,7 +25,6 @@ from orchestrator.records.run import (
     ToolReport,
 )
 from orchestrator.records.verdict import Finding, Grade, Quality, QualityVerdict, Severity
-from orchestrator.units import counted
 
 #: The figures of such a run are those of another configuration than the one asked for.
 NOT_WHAT_WAS_ASKED: Final = {
@@ -268,10 +267,8 @@ def _report_findings(report: ToolReport, case: Case, facts: DeviceFacts) -> Iter
     truth, delegate = report.delegate.truth, report.delegate
     if truth is DelegateTruth.PARTIAL:
         nodes = f"{delegate.share_text or 'not all'} operators"
-        parts = f" in {counted(delegate.partitions, 'partition')}" if delegate.partitions else ""
-        yield finding(
-            "delegate-partial", f"{nodes} ran on {delegate.requested}{parts}", *delegate.lines[:1]
-        )
+        message = f"{nodes} ran on {delegate.requested}{delegate.partitions_text}"
+        yield finding("delegate-partial", message, *delegate.lines[:1])
     elif truth is DelegateTruth.UNKNOWN and not DELEGATES[case.delegate].is_builtin:
         if delegate.actual == case.delegate.value:
             message = f"{case.delegate} was used; how many of the operators it ran isn't reported"

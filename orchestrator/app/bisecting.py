@@ -18,7 +18,6 @@ from orchestrator.app.pairing import Sides, prepare_pair, sides_of
 from orchestrator.app.preparing import Prepared, start
 from orchestrator.app.requests import PairLimits
 from orchestrator.app.resuming import open_cases, reopen
-from orchestrator.app.stored import read_campaign
 from orchestrator.app.workspace import Workspace
 from orchestrator.engine.events import DeviceNote
 from orchestrator.errors import ArtifactError, DeviceUnusableError, PlanError, UsageError
@@ -139,13 +138,13 @@ def _compared(workspace: Workspace, prepared: Prepared, fresh_s: float) -> Compa
             if campaign is None
             else reopen(workspace, campaign, open_cases(workspace, campaign))
         )
-        result = measure(workspace, prepared).checked().result
-        if result.status is not CampaignStatus.FINISHED:
-            reason = next(iter(result.lost.values()), "it was abandoned")
+        measured = measure(workspace, prepared).checked()
+        if measured.unfinished:
             raise DeviceUnusableError(
-                reason, hint="what was measured is stored; the same command resumes there"
+                measured.unfinished,
+                hint="what was measured is stored; the same command resumes there",
             )
-        campaign = read_campaign(workspace.store, result.campaign.campaign_id)
+        campaign = measured.campaign
     verdicts = [row.verdict for row in pair_comparison(workspace, campaign).rows]
     reason = "" if verdicts else "nothing was measured"
     return Compared(

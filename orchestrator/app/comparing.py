@@ -33,7 +33,7 @@ from orchestrator.app.stored import (
     resume_notes,
 )
 from orchestrator.app.workspace import Workspace
-from orchestrator.engine.decisions import slim
+from orchestrator.engine.device_campaign import campaign_runs
 from orchestrator.errors import ArtifactError, UsageError, check_word, choices
 from orchestrator.files import safe_name
 from orchestrator.records.campaign import Campaign, Pairing
@@ -345,7 +345,7 @@ def pair_comparison(
         varied=frozenset({Fact(pairing.kind)}),
         allowed=allowed,
     )
-    runs = [slim(run) for run in workspace.store.runs(campaign_ids=[campaign.campaign_id])]
+    runs = campaign_runs(workspace.store, campaign)
     measured = {item.case.case_key: item for item in judged(workspace, runs, [campaign])}
     counts = pair_counts(campaign, runs)
     cases = {item.case.case_key: item.case for item in campaign.invocations}

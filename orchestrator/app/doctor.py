@@ -22,7 +22,6 @@ from orchestrator.app.status import other_runners, queue_beside, queue_source
 from orchestrator.app.workspace import Workspace
 from orchestrator.errors import BenchfarmError, DeviceError, HostStorageError, StoreError
 from orchestrator.frozen import frozen
-from orchestrator.records.campaign import CampaignProgress
 from orchestrator.units import counted, format_bytes
 
 #: Below this the next run may not be kept.
@@ -243,7 +242,7 @@ def _campaigns(workspace: Workspace) -> list[HostCheck]:
         name = campaign.campaign_id
         if name in runners or workspace.campaigns.live_holder(name):
             continue
-        runs = progress.get(name, CampaignProgress()).text(is_over=False)
+        runs = progress[name].text(is_over=False)
         text = f"{name} ({campaign.name}) is open: {runs} runs stored"
         step = f"'benchfarm run --resume {name}' resumes it, 'benchfarm results close {name}' abandons the rest"
         warnings.append(warning("campaigns", text, step))

@@ -156,7 +156,7 @@ def _working(
     for serial, job in jobs.items():
         campaign = opened.get(CampaignId(job["campaign_id"]))
         if campaign is not None and serial not in work:
-            counts = progress.get(campaign.campaign_id, CampaignProgress())
+            counts = progress[campaign.campaign_id]
             status = phone_elsewhere(serial, campaign, counts, newest.get(serial))
             work[serial] = campaign.campaign_id, status
     return work
@@ -268,7 +268,7 @@ def night_progress(
     remaining = 0
     for campaign in opened:
         if campaign.created_at >= begin:
-            remaining += progress.get(campaign.campaign_id, CampaignProgress()).left
+            remaining += progress[campaign.campaign_id].left
     known_ends = [end for end in ends if end is not None]
     return NightAnswer(
         night=night,

@@ -30,7 +30,7 @@ from orchestrator.errors import (
     UsageError,
 )
 from orchestrator.programs import program
-from orchestrator.records.campaign import Campaign
+from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.case import (
     NOT_IN_TOOL,
     CampaignId,
@@ -79,6 +79,13 @@ class MeasuredCampaign:
     def campaigns(self) -> list[Campaign]:
         """All that were measured, the last one last."""
         return [*self.coarser, self.campaign]
+
+    @property
+    def unfinished(self) -> str:
+        """Why it isn't finished, for one that was begun on one device; empty where it is."""
+        if self.result.status is CampaignStatus.FINISHED:
+            return ""
+        return next(iter(self.result.lost.values()), "it was abandoned")
 
     @property
     def _ids(self) -> list[CampaignId]:

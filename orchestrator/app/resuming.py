@@ -16,13 +16,13 @@ from orchestrator.app.status import other_runners
 from orchestrator.app.stored import find_campaign, read_campaign
 from orchestrator.app.workspace import Workspace
 from orchestrator.engine.campaign import close_campaign
-from orchestrator.engine.decisions import open_work_by_serial, slim
-from orchestrator.engine.device_campaign import why_not_restored
+from orchestrator.engine.decisions import open_work_by_serial
+from orchestrator.engine.device_campaign import campaign_runs, why_not_restored
 from orchestrator.errors import BenchfarmError, DeviceBusyError, UsageError
 from orchestrator.files import sha256_of
 from orchestrator.passes import is_reference_run, pass_of, stored_pass
 from orchestrator.programs import program
-from orchestrator.records.campaign import Campaign, CampaignProgress, CampaignStatus
+from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.case import FIGURE_PASS, Build, CampaignId, Case, Serial
 from orchestrator.records.device import HOST_SERIAL
 from orchestrator.records.plan import DeviceSelection
@@ -107,11 +107,11 @@ def _chosen(workspace: Workspace, listed: Sequence[Campaign]) -> tuple[Campaign,
     titles = {
         item.campaign_id: f"{item.campaign_id} ({item.name}, {runs} runs stored)"
         for item in free
-        for runs in [progress.get(item.campaign_id, CampaignProgress()).text(is_over=False)]
+        for runs in [progress[item.campaign_id].text(is_over=False)]
     }
     # The store lists the newest first.
     chosen = next(
-        (item for item in free if progress.get(item.campaign_id, CampaignProgress()).stored),
+        (item for item in free if progress[item.campaign_id].stored),
         free[0],
     )
     text = f"resumes campaign {titles.pop(chosen.campaign_id)}"
@@ -203,7 +203,7 @@ def open_cases(workspace: Workspace, campaign: Campaign) -> list[Case]:
     installed.
     """
     _check_passes(campaign)
-    runs = [*map(slim, workspace.store.runs(campaign_ids=[campaign.campaign_id]))]
+    runs = campaign_runs(workspace.store, campaign)
     works = open_work_by_serial(campaign, runs, workspace.tools)
     cases = [item.case for work in works.values() for item in work.invocations]
     busy = {case.serial for case in cases}

@@ -57,7 +57,6 @@ from orchestrator.records.campaign import (
 from orchestrator.records.case import FIGURE_PASS, CampaignId, Case, CaseKey
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.run import DelegateTruth, Outcome, RunRecord
-from orchestrator.records.verdict import Severity
 from orchestrator.settings import Settings, this_computer
 from orchestrator.tables.escapes import one_line, visible
 from orchestrator.units import counted, format_bytes, format_duration, format_figure
@@ -267,7 +266,7 @@ def open_campaigns(workspace: Workspace) -> list[Status]:
                 state=state_of(workspace, campaign, running),
                 host=campaign.host,
                 holder=running.holder if running is not None else "",
-                progress=progress.get(campaign.campaign_id, CampaignProgress()),
+                progress=progress[campaign.campaign_id],
                 phones=running.phones if running is not None else (),
             )
         )
@@ -470,7 +469,7 @@ def describe_run(run: RunRecord) -> str:
     if run.outcome is not Outcome.COMPLETED:
         return f"{title}: {ending_text(run)}"
     grade = f" {run.verdict.grade}" if run.verdict.grade is not None else ""
-    codes = codes_of(run)
+    codes = ", ".join(run.verdict.codes)
     worth = f"{run.verdict.quality.word}{grade}{f' ({codes})' if codes else ''}"
     parts = ", ".join(filter(None, (figure_of(run), nodes_of(run), worth)))
     return f"{title}: {parts}{' [virtual]' if run.is_virtual else ''}"
@@ -502,12 +501,6 @@ def nodes_of(run: RunRecord) -> str:
     return f"{delegate.share_text or 'not all'} operators delegated"
 
 
-def codes_of(run: RunRecord) -> str:
-    """Return the codes of the findings against a run."""
-    codes = (item.code for item in run.verdict.findings if item.severity is not Severity.INFO)
-    return ", ".join(dict.fromkeys(codes))
-
-
 def event_record(event: object) -> dict[str, Any] | None:
     """Return an event for programs: ``event``, ``level``, ``text`` and its keys
     (docs/reference/monitoring.md).
@@ -525,14 +518,8 @@ def event_record(event: object) -> dict[str, Any] | None:
 
 def _level_of(event: object) -> str:
     match event:
-        case RunStored(run=run) if run.outcome in {
-            Outcome.FAILED,
-            Outcome.TIMED_OUT,
-            Outcome.ABORTED,
-        }:
-            return "error"
         case RunStored(run=run) if run.outcome is not Outcome.COMPLETED:
-            return "warning"
+            return "error" if run.outcome.is_begun else "warning"
         case DeviceNote(is_problem=True):
             return "warning"
         case DeviceFinished(left=left) | CampaignEnded(left=left) if left:

@@ -17,7 +17,7 @@ from orchestrator import __version__
 from orchestrator.analysis.case_result import CaseResult
 from orchestrator.analysis.measured import measured_cases
 from orchestrator.app import time_limits
-from orchestrator.app.status import codes_of, ending_text, figure_of, nodes_of
+from orchestrator.app.status import ending_text, figure_of, nodes_of
 from orchestrator.app.workspace import Workspace
 from orchestrator.errors import NotFoundError, PlanError, UsageError
 from orchestrator.files import check_folder, write_file
@@ -304,7 +304,7 @@ def listed_runs(runs: Sequence[RunRecord]) -> Table[RunRecord]:
     def worth(run: RunRecord) -> str:
         if run.outcome is not Outcome.COMPLETED:
             return ending_text(run)
-        doubts = ", ".join(filter(None, (nodes_of(run), codes_of(run))))
+        doubts = ", ".join(filter(None, (nodes_of(run), *run.verdict.codes)))
         return ": ".join(filter(None, (run.verdict.quality.word, doubts)))
 
     return replace(

@@ -22,7 +22,6 @@ from orchestrator.records.campaign import (
     CUT_OFF,
     ELSEWHERE,
     Campaign,
-    CampaignProgress,
     CampaignStatus,
 )
 from orchestrator.records.case import CampaignId, DelegateName
@@ -392,7 +391,7 @@ def remove(
             workspace, [campaign for campaign in chosen.values() if campaign is not None]
         )
         progress = workspace.store.progress()
-        counts = {key: progress.get(key, CampaignProgress()).stored for key in chosen}
+        counts = {key: progress[key].stored for key in chosen}
         lines = [
             one_line(f"{_title(key, chosen[key])}: {counted(count, 'run')}")
             for key, count in counts.items()

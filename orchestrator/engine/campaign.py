@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from orchestrator.analysis.quality import skipped
 from orchestrator.clock import Clock
-from orchestrator.engine.decisions import OpenWork, next_sustained, open_work_by_serial, slim
+from orchestrator.engine.decisions import OpenWork, next_sustained, open_work_by_serial
 from orchestrator.engine.device_campaign import (
     DeviceCampaign,
     DeviceResult,
@@ -186,7 +186,7 @@ def close_campaign(
         for serial, facts in store.devices().items()
     }
     reason = "the open runs of its campaign were abandoned"
-    runs = [slim(run) for run in store.runs(campaign_ids=[campaign.campaign_id])]
+    runs = campaign_runs(store, campaign)
     while open_invocations := [
         item
         for work in open_work_by_serial(campaign, runs, tools).values()
@@ -212,7 +212,7 @@ def close_campaign(
 
 def _stored(context: CampaignContext) -> _Stored:
     """Return a campaign's runs, and the open work of each device."""
-    runs = campaign_runs(context)
+    runs = campaign_runs(context.store, context.campaign)
     return runs, open_work_by_serial(context.campaign, runs, context.tools)
 
 

@@ -6,7 +6,7 @@ import shlex
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from orchestrator.analysis.drift import ATTEMPT_NUMBERS, attempts, is_over
 from orchestrator.clock import Deadline
@@ -38,10 +38,13 @@ from orchestrator.errors import (
 from orchestrator.frozen import frozen
 from orchestrator.passes import is_reference_run, is_sustained
 from orchestrator.ports import Device, session_of
-from orchestrator.records.campaign import Invocation
+from orchestrator.records.campaign import Campaign, Invocation
 from orchestrator.records.case import Serial
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.run import RunRecord
+
+if TYPE_CHECKING:
+    from orchestrator.store.opening import Store
 
 #: How often a waiting thread checks whether all was cancelled.
 _POLL_S: Final = 0.5
@@ -185,7 +188,7 @@ class DeviceCampaign:
 
     def _read_runs(self) -> None:
         """Read the device's stored runs."""
-        self._runs = campaign_runs(self._context, serials=[self._serial])
+        self._runs = campaign_runs(self._context.store, self._campaign, serials=[self._serial])
         self._is_read = True
         #: In an A/B comparison, the counts that were last reported.
         self._reported_counts = ""
@@ -347,12 +350,11 @@ class DeviceCampaign:
         )
 
 
-def campaign_runs(context: CampaignContext, *, serials: Sequence[Serial] = ()) -> list[RunRecord]:
-    """Return the campaign's :func:`slim` runs, of some devices or of all."""
-    return [
-        slim(run)
-        for run in context.store.runs(campaign_ids=[context.campaign.campaign_id], serials=serials)
-    ]
+def campaign_runs(
+    store: Store, campaign: Campaign, *, serials: Sequence[Serial] = ()
+) -> list[RunRecord]:
+    """Return a campaign's :func:`slim` runs, of some devices or of all."""
+    return [*map(slim, store.runs(campaign_ids=[campaign.campaign_id], serials=serials))]
 
 
 def run_sustained(

@@ -105,7 +105,9 @@ def choose(
     phones = sum(facts.kind is not DeviceKind.HOST for facts in chosen)
     if selection.any is not None and phones < selection.any:
         distinct = f" of different {selection.one_of_each}" if selection.one_of_each else ""
-        shortage = f"the plan asks for {counted(selection.any, 'phone')}{distinct}, and {phones} fit"
+        shortage = (
+            f"the plan asks for {counted(selection.any, 'phone')}{distinct}, and {phones} fit"
+        )
     return Choice(
         chosen=tuple(sorted(facts.serial for facts in chosen)),
         unneeded=unneeded,

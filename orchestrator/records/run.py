@@ -15,6 +15,7 @@ from orchestrator.frozen import frozen
 from orchestrator.records.case import FIGURE_PASS, CampaignId, Case, Pass, RunId, RunKey
 from orchestrator.records.device import DeviceState
 from orchestrator.records.verdict import Quality, QualityVerdict, Severity
+from orchestrator.units import counted
 
 #: The file that an iPhone's app writes when a run has ended, with its exit code.
 DONE_FILE: Final = "benchmark.done"
@@ -180,6 +181,11 @@ class DelegateEvidence:
         if self.delegated_nodes is None or not self.total_nodes:
             return ""
         return f"{self.delegated_nodes} of {self.total_nodes}"
+
+    @property
+    def partitions_text(self) -> str:
+        """In how many partitions those are: `` in 2 partitions``; empty when unknown."""
+        return f" in {counted(self.partitions, 'partition')}" if self.partitions else ""
 
 
 @frozen

@@ -5,7 +5,7 @@ a model's outputs on a device are those of the reference.
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -77,6 +77,12 @@ class QualityVerdict:
     #: None for a run that didn't come to an end of its own, and for those stored before grades were
     #: given.
     grade: Grade | None = None
+
+    @property
+    def codes(self) -> Sequence[str]:
+        """The codes of what speaks against the number, each once."""
+        codes = (item.code for item in self.findings if item.severity is not Severity.INFO)
+        return list(dict.fromkeys(codes))
 
     def has(self, code: str) -> bool:
         """Whether a finding with this code is there."""

@@ -33,7 +33,7 @@ from orchestrator.tables.results import BY_NAME, INVOCATIONS, CaseInvocation, fi
 from orchestrator.tables.rows import ResultRow
 from orchestrator.tables.runs import LOG_CHARACTERS, LogExcerpt, device_moment, shorter
 from orchestrator.tables.table import NOTHINGS, PAGE, Column, Table
-from orchestrator.units import counted, first_few, format_bytes
+from orchestrator.units import first_few, format_bytes
 
 #: HTML, or the kind of a drawing and what evidence.js draws it from.
 Block = str | tuple[Any, ...]
@@ -206,8 +206,7 @@ def _delegate(row: ResultRow) -> Iterator[Block]:
 def _nodes(evidence: DelegateEvidence) -> str:
     if not evidence.share_text:
         return ""
-    where = f" in {counted(evidence.partitions, 'partition')}" if evidence.partitions else ""
-    return f"{evidence.share_text} operators delegated{where}. "
+    return f"{evidence.share_text} operators delegated{evidence.partitions_text}. "
 
 
 def _runs(row: ResultRow, runs: str, characters: int) -> Iterator[Block]:

@@ -29,7 +29,7 @@ from orchestrator.tables.renderers import as_frame, as_markdown, csv_lines, utf8
 from orchestrator.tables.results import exported_table, invocations_table, results_table
 from orchestrator.tables.runs import excerpt
 from orchestrator.tables.table import Form, Kind, Table, fields_of, record_of
-from orchestrator.units import counted, format_bytes, format_figure
+from orchestrator.units import format_bytes, format_figure
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -283,13 +283,9 @@ def _operators(run: RunRecord) -> list[tuple[str, str]]:
     if run.report is None:
         return [("evidence", "none, nothing was read")]
     evidence = run.report.delegate
-    delegated = ""
-    if evidence.share_text:
-        parts = counted(evidence.partitions or 0, "partition")
-        delegated = f"{evidence.share_text}, in {parts}"
     return [
         ("ran on", f"{place_of(evidence) or 'unknown'} ({evidence.truth})"),
-        ("operators taken", delegated),
+        ("operators taken", f"{evidence.share_text}{evidence.partitions_text}"),
         # An operator may be listed with several reasons.
         *(
             (f"left to the CPU: {name}", reason or "no reason printed")

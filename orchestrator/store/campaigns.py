@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -199,7 +200,7 @@ class Campaigns(Database):
             return connection.scalar(select(func.count()).select_from(CAMPAIGNS)) or 0
 
     def progress(self, *, only_open: bool = False) -> Mapping[CampaignId, CampaignProgress]:
-        """Return the progress of each campaign."""
+        """Return the progress of each campaign; one that isn't stored yet has none."""
         of_campaign = RUNS.c.campaign_no == CAMPAIGNS.c.campaign_no
         kinds = (), (RUNS.c.outcome == Outcome.UNFIT.value,), abandoned_conditions()
         counts = (
@@ -214,12 +215,13 @@ class Campaigns(Database):
         columns = CAMPAIGNS.c.campaign_id, CAMPAIGNS.c.planned, has_virtual, *counts
         query = select(*columns).where(*_status_filter(only_open))
         with self.reading() as connection:
-            return {
+            known = {
                 CampaignId(name): CampaignProgress(
                     runs - unfit - abandoned, planned, abandoned, is_virtual
                 )
                 for name, planned, is_virtual, runs, unfit, abandoned in connection.execute(query)
             }
+        return defaultdict(CampaignProgress, known)
 
     def skips(
         self, campaign_ids: Sequence[CampaignId], reason_code: str

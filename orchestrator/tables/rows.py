@@ -179,9 +179,7 @@ class ResultRow(CaseResult):
     def suspect(self) -> Mapping[Pass, str]:
         """The passes with a suspect run -> the code of the first warning of the newest one."""
         return {
-            run.run_pass: next(
-                (item.code for item in run.verdict.findings if item.severity is Severity.WARNING), ""
-            )
+            run.run_pass: "".join(run.verdict.codes[:1])
             for run in self.runs
             if run.verdict.quality is Quality.SUSPECT
         }

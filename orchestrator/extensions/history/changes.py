@@ -46,7 +46,6 @@ from orchestrator.plugins import (
     sides_of,
     start,
 )
-from orchestrator.records.campaign import CampaignStatus
 from orchestrator.records.case import BuildSha
 from orchestrator.records.history import Annotation, Confirmation, ConfirmationStatus
 from orchestrator.records.plan import SETTINGS, PlanOptions
@@ -216,15 +215,15 @@ def _outcome(
         used = {item.case.build_sha256 for item in prepared.campaign.invocations}
         if used != {change.before.build_sha256, change.after.build_sha256}:
             return ConfirmationStatus.CANNOT, "the program of these nights isn't here", None
-        result = measure(workspace, start(workspace, prepared)).checked().result
+        measured = measure(workspace, start(workspace, prepared)).checked()
     except InterruptedByUserError:
         raise
     except BenchfarmError as error:
         return ConfirmationStatus.CANNOT, str(error), None
-    if result.status is not CampaignStatus.FINISHED:
-        return ConfirmationStatus.CANNOT, next(iter(result.lost.values()), "it was abandoned"), None
-    rows = pair_comparison(workspace, result.campaign).rows
-    where = f"campaign {result.campaign.campaign_id}"
+    if measured.unfinished:
+        return ConfirmationStatus.CANNOT, measured.unfinished, None
+    rows = pair_comparison(workspace, measured.campaign).rows
+    where = f"campaign {measured.campaign.campaign_id}"
     if not rows:
         return ConfirmationStatus.CANNOT, f"nothing was measured ({where})", None
     verdict = rows[0].verdict

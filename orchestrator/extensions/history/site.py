@@ -52,7 +52,7 @@ from orchestrator.frozen import frozen
 from orchestrator.installation import data_folder
 from orchestrator.plugins import Workspace
 from orchestrator.records.answers import answer_of
-from orchestrator.records.campaign import Campaign, CampaignProgress
+from orchestrator.records.campaign import Campaign
 from orchestrator.records.case import Build, CampaignId, SeriesKey, grouped
 from orchestrator.records.history import DeviceSighting
 from orchestrator.records.verdict import ParityVerdict
@@ -308,9 +308,7 @@ def gather(store: Store, *, since: date | None) -> Site:
                 is_virtual=is_virtual,
             )
             for item in shown_campaigns
-            for stored, planned, _, is_virtual in (
-                progress.get(item.campaign_id, CampaignProgress()),
-            )
+            for stored, planned, _, is_virtual in (progress[item.campaign_id],)
         ),
         marks=marks,
     )

@@ -106,7 +106,9 @@ class Rig:
             self.store.begin_campaign(
                 self.campaign,
                 devices=[replace(FACTS, serial=name) for name in {one.serial for one in cases}],
-                models=[replace(MODEL, sha256=name) for name in {one.model_sha256 for one in cases}],
+                models=[
+                    replace(MODEL, sha256=name) for name in {one.model_sha256 for one in cases}
+                ],
                 builds=[BUILD],
             )
         conditioner = SimpleNamespace(
