@@ -181,7 +181,7 @@ def _phones(workspace: Workspace) -> list[HostCheck]:
         if not item.seen.usable
     ]
     # Another check reports the phones in quarantine.
-    kept_out = workspace.quarantine.serials()
+    kept_out = workspace.quarantine.reasons()
     usable = [
         item.seen.serial
         for item in attached
@@ -213,10 +213,10 @@ def _quarantine(workspace: Workspace) -> list[HostCheck]:
     problems = [
         problem(
             "quarantine",
-            f"{serial}: {workspace.quarantine.reason(serial)}",
+            f"{serial}: {reason}",
             f"check the phone, then 'benchfarm device release {shlex.quote(serial)}'",
         )
-        for serial in workspace.quarantine.serials()
+        for serial, reason in workspace.quarantine.reasons().items()
     ]
     return problems or [ok("quarantine", "no phone is in quarantine")]
 

@@ -193,8 +193,7 @@ def away_since(row: _Row) -> str:
 def _local_phones(workspace: Workspace, serials: Iterable[str]) -> dict[str, DeviceAnswer]:
     """Return this computer's phones: those that measured lately and those in quarantine."""
     phones = {serial: DeviceAnswer(serial=serial, state="idle", reason="") for serial in serials}
-    for serial in workspace.quarantine.serials():
-        reason = workspace.quarantine.reason(serial)
+    for serial, reason in workspace.quarantine.reasons().items():
         phones[serial] = DeviceAnswer(serial=serial, state="quarantined", reason=reason)
     return phones
 

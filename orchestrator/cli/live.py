@@ -177,7 +177,7 @@ def status(
                     name="campaigns", caption="Open campaigns", columns=_CAMPAIGNS, rows=statuses
                 ),
                 facts={
-                    "quarantine": _quarantine(workspace),
+                    "quarantine": workspace.quarantine.reasons(),
                     "changed": workspace.unrestored_phones(),
                 },
             )
@@ -187,11 +187,6 @@ def status(
         if not watch:
             return read()[0]
         return watched(read, settings.log_format, every_s or 2.0, is_shown=not as_json)
-
-
-def _quarantine(workspace: Workspace) -> dict[str, str]:
-    quarantine = workspace.quarantine
-    return {str(serial): quarantine.reason(serial) for serial in quarantine.serials()}
 
 
 def _text(
@@ -206,7 +201,7 @@ def _text(
     ``width`` and ``height``: None is without a limit.
     """
     parts = [_campaign_text(item, width, height) for item in statuses]
-    kept_out = _quarantine(workspace).items()
+    kept_out = workspace.quarantine.reasons().items()
     parts.append("\n".join(one_line(f"in quarantine: {name}: {why}") for name, why in kept_out))
     changed = [
         f"left changed: {name}: benchfarm device restore {shlex.quote(name)}"

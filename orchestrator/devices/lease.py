@@ -137,9 +137,10 @@ class QuarantineFolder:
     def _released(self, serial: Serial) -> Path:
         return self.path(serial).with_suffix(".released")
 
-    def serials(self) -> list[Serial]:
-        """Return the phones in quarantine."""
-        return sorted(Serial(name_of(path)) for path in self._folder.glob("*.json"))
+    def reasons(self) -> dict[Serial, str]:
+        """Return the phones in quarantine, each with its reason."""
+        serials = sorted(Serial(name_of(path)) for path in self._folder.glob("*.json"))
+        return {serial: self.reason(serial) for serial in serials}
 
 
 #: How long a claim is valid after its last renewal.

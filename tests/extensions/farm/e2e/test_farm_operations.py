@@ -781,7 +781,7 @@ def test_a_phone_is_released_from_quarantine_by_its_host_though_somebody_else_as
             Shared(settings=settings), queue, "one", idle_check_s=0,
             say=lambda text, /, **_: said.append(text),
         ).check(())  # fmt: skip
-        assert own.quarantine.serials() == []
+        assert own.quarantine.reasons() == {}
         assert "A is released from quarantine on request: it moved" in said[0]
 
 
