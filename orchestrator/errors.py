@@ -249,7 +249,7 @@ class StoreError(BenchfarmError):
 
 
 class StoreAwayError(StoreError):
-    """The database's server can't be reached, or ended the connection."""
+    """The database's server can't be reached, ended the connection, or has no space left."""
 
 
 class StoreBusyError(StoreError):

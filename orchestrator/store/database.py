@@ -6,6 +6,7 @@ import logging
 import shutil
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +16,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError, StatementError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
+from orchestrator.clock import Deadline
 from orchestrator.errors import (
     BenchfarmError,
     HostStorageError,
@@ -43,6 +45,15 @@ LIMITS: Final = {
     "keepalives_count": 3,
     "tcp_user_timeout": 60_000,
 }
+#: What a server says that accepts connections later; there is no code without a connection.
+_PASSING: Final = (
+    "the database system is",
+    "too many clients",
+    "too many connections",
+    "connection slots are reserved",
+)
+#: Seconds between two tries to connect.
+_AGAIN_S: Final = 0.5
 
 
 class Database:
@@ -170,9 +181,7 @@ def postgresql_engine(url: URL, *, busy_timeout_s: float) -> Engine:
 
     @event.listens_for(engine, "do_connect")
     def _connect(_dialect: object, _record: object, _args: object, params: dict[str, Any]) -> Any:  # noqa: ANN401 - the driver is an extra
-        import psycopg
-
-        connection = psycopg.connect(**params)
+        connection = connect_server(**params)
         try:
             check_encoding(connection, url.set(query={}).render_as_string(hide_password=True))
         except StoreEncodingError:
@@ -181,6 +190,24 @@ def postgresql_engine(url: URL, *, busy_timeout_s: float) -> Engine:
         return connection
 
     return engine
+
+
+def connect_server(**params: Any) -> psycopg.Connection[Any]:  # noqa: ANN401 - psycopg's own
+    """Connect to a server; one that starts, or has no connection left, is asked again for as long
+    as one that doesn't answer.
+    """
+    import psycopg
+
+    deadline, is_passing = Deadline(LIMITS["connect_timeout"]), False
+    while True:
+        try:
+            return psycopg.connect(**params)
+        except psycopg.OperationalError as error:
+            # One that stops may be started again.
+            is_passing = is_passing or any(words in str(error) for words in _PASSING)
+            if not is_passing or deadline.expired:
+                raise
+            time.sleep(_AGAIN_S)
 
 
 def check_encoding(connection: psycopg.Connection[Any], name: str) -> None:
@@ -248,8 +275,9 @@ def server_error(error: BaseException | None, name: str) -> BenchfarmError:
 
     sqlstate = getattr(error, "sqlstate", None)
     if sqlstate == "53100":
-        return HostStorageError(
-            f"{name}: the database server's disk is full; what was stored before is kept"
+        return StoreAwayError(
+            f"{name}: the database server's disk is full; what was stored before is kept",
+            hint="free some space there",
         )
     if sqlstate in _LOCKS:
         return _locked(name)

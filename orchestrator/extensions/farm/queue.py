@@ -261,6 +261,7 @@ class FarmQueue(JobTable):
 
 def _forget(connection: psycopg.Connection[Any], kind: str, name: str) -> bool:
     """Delete a host, or a phone with its clash; return whether anything was deleted."""
+    gone = 0
     if kind == "host":
         gone = connection.execute(
             """
@@ -269,7 +270,7 @@ def _forget(connection: psycopg.Connection[Any], kind: str, name: str) -> bool:
             """,
             (name, HOST_SILENT_S),
         ).rowcount
-    else:
+    elif kind == "phone":
         gone = connection.execute("DELETE FROM farm_clashes WHERE serial = %s", (name,)).rowcount
         gone += connection.execute(
             "DELETE FROM farm_phones WHERE serial = %s AND gone_at IS NOT NULL", (name,)

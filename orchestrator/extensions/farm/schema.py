@@ -157,14 +157,12 @@ class QueueDatabase:
         )
 
     def __enter__(self) -> Self:
-        import psycopg
-
-        from orchestrator.store.database import check_encoding
+        from orchestrator.store.database import check_encoding, connect_server
 
         try:
             with as_store_error(self.url):
                 # The pool asks a server that refuses again and again.
-                psycopg.connect(self.url, connect_timeout=_CONNECT_S).close()
+                connect_server(conninfo=self.url, connect_timeout=_CONNECT_S).close()
                 # Wait, or the first query would open a second connection.
                 self._pool.open(wait=True, timeout=_WAIT_S)
             with self.connection() as connection:

@@ -254,7 +254,7 @@ def _inputs(plan: Plan) -> list[Path]:
 
 
 _LISTED: Final = "'benchfarm farm status' lists all"
-_SCOPES: Final = "write farm, host:NAME or phone:SERIAL"
+_SCOPES: Final = "host:NAME or phone:SERIAL"
 
 
 def cancel(workspace: Workspace, submission: str, serials: Sequence[str]) -> DoneAnswer:
@@ -296,7 +296,7 @@ def pause(settings: Settings, scopes: Sequence[str]) -> DoneAnswer:
         existing |= {f"phone:{row['serial']}" for row in [*queue.phones(), *queue.away()]}
         if unknown := set(scopes) - existing:
             names = ", ".join(sorted(unknown))
-            raise UsageError(f"the farm has no {names}", hint=f"{_SCOPES}; {_LISTED}")
+            raise UsageError(f"the farm has no {names}", hint=f"write farm, {_SCOPES}; {_LISTED}")
         for scope in scopes or ["farm"]:
             queue.pause(scope)
         return _paused(queue)
@@ -335,7 +335,7 @@ def forget(settings: Settings, scopes: Sequence[str]) -> DoneAnswer:
     if unknown:
         raise UsageError(
             f"unknown, or still there: {', '.join(unknown)}",
-            hint=f"end its worker or unplug it first; {_SCOPES}; {_LISTED}",
+            hint=f"end its worker or unplug it first; write {_SCOPES}; {_LISTED}",
         )
     text = "\n".join(one_line(f"{scope}: forgotten") for scope in scopes)
     return DoneAnswer(text=text, data={"forgotten": list(scopes)})

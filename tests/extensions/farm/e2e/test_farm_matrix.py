@@ -338,6 +338,7 @@ def test_disk_of_the_database_full(cell: Cell, phase: str) -> None:
         )
         (disk / "filler").unlink()
         cell.check()
+        assert cell.job["tries"] == 0
         one.rest()
 
 

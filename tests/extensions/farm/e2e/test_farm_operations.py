@@ -10,6 +10,7 @@ import urllib.error
 import urllib.request
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -27,7 +28,6 @@ from orchestrator.app.workspace import Workspace
 from orchestrator.cli import devices
 from orchestrator.errors import (
     BenchfarmError,
-    HostStorageError,
     NoDeviceError,
     PlanError,
     StoreAwayError,
@@ -54,6 +54,7 @@ from orchestrator.records.plan import DeviceSelection
 from orchestrator.records.run import Outcome
 from orchestrator.records.verdict import Quality, QualityVerdict
 from orchestrator.settings import Settings
+from tests.conftest import poll_until
 from tests.samples.manual_clock import ManualClock
 from tests.samples.places import REPO
 from tests.samples.records import facts_of, settings_in
@@ -201,7 +202,7 @@ def test_a_watch_ends_with_an_error_that_stays(queue: FarmQueue, settings: Setti
 @pytest.mark.parametrize(
     ("code", "kind", "told"),
     [
-        ("53100", HostStorageError, "the database server's disk is full"),
+        ("53100", StoreAwayError, "the database server's disk is full"),
         ("55P03", StoreBusyError, "kept the store locked"),
         ("57P01", StoreAwayError, "ended the connection"),
         ("42501", StoreError, "the database refused: no"),
@@ -478,6 +479,25 @@ def test_a_database_that_ends_each_connection_is_asked_once() -> None:
     assert len(refused) == 1
 
 
+def test_a_database_without_a_free_connection_is_asked_again(postgresql: Cluster) -> None:
+    name = postgresql.create()
+    url = postgresql.url(name)
+    refusal, log = f'too many connections for role "{name}"', postgresql.folder / "log"
+
+    def open_queue() -> None:
+        with FarmQueue(url.replace("benchfarm@", f"{name}@"), is_guest=True):
+            pass
+
+    with psycopg.connect(url, autocommit=True) as connection, ThreadPoolExecutor(1) as pool:
+        connection.execute(f"CREATE ROLE {name} LOGIN CONNECTION LIMIT 0".encode())
+        opening = pool.submit(open_queue)
+        try:
+            poll_until(lambda: refusal in log.read_text(), what="it is refused")
+        finally:
+            connection.execute(f"ALTER ROLE {name} CONNECTION LIMIT -1".encode())
+        opening.result()
+
+
 class OtherClock(FarmQueue):
     """A queue whose database has another time."""
 
@@ -746,7 +766,7 @@ def test_a_phone_that_is_gone_for_good_is_forgotten_and_one_that_is_there_is_not
 ) -> None:
     away_farm(queue)
     queue.pause("phone:B")
-    for scope in ("phone:A", "phone:Z", "host:nope"):
+    for scope in ("phone:A", "phone:Z", "host:nope", "fone:C"):
         with pytest.raises(UsageError, match=f"unknown, or still there: {scope}"):
             submissions.forget(settings, ["phone:B", scope])
     # All or none.
