@@ -94,7 +94,8 @@ def worker(
     host = name or socket.gethostname()
 
     def log(text: str, /, *, level: str = "info", **keys: object) -> None:
-        tell(settings.log_format, "worker", f"farm: {text}", level=level, host=host, **keys)
+        line = one_line(f"farm: {text}")
+        tell(settings.log_format, "worker", line, level=level, host=host, **keys)
 
     with ExitStack() as stack:
         queue = stack.enter_context(FarmQueue(settings.store, connections=_CONNECTIONS))

@@ -129,7 +129,7 @@ class Jobs:
                 close_cancelled(workspace, [job.campaign_id])
         except BenchfarmError as error:
             hint = "its campaign stays open, 'benchfarm results close' ends it"
-            text = one_line(f"job {job.job_id}: {hint}: {error}")
+            text = f"job {job.job_id}: {hint}: {error}"
             self.say(text, level="error", job=job.job_id, serial=job.serial)
 
     def _run(self, job: Job, cancelled: threading.Event) -> Ended:

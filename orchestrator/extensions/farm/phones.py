@@ -45,7 +45,6 @@ from orchestrator.tables.escapes import one_line
 from orchestrator.units import format_duration
 
 if TYPE_CHECKING:
-    from orchestrator.plugins import Workspace
     from orchestrator.store.opening import Store
 
 _Row = Mapping[str, Any]
@@ -221,7 +220,7 @@ _RESTORING: Final = "it is being restored, as a job or command that ended early 
 #: Seconds for which the other phones wait until changed ones are restored.
 _RESTORED_S: Final = 20.0
 _UNSEEN: Final = "its host can't check its phones now"
-#: Logs a line for people; ``level`` and further keys are for logs that programs read.
+#: Logs a text as one line for people; ``level`` and further keys are for logs that programs read.
 Say = Callable[..., None]
 
 
@@ -309,7 +308,7 @@ class HostPhones:
         for serial in self._queue.take_releases(self._host):
             if reason := workspace.quarantine.release(Serial(serial)):
                 message = f"{serial} is released from quarantine on request: {reason}"
-                self._say(one_line(message))
+                self._say(message)
         users = {
             **dict.fromkeys(elsewhere, "another host"),
             **workspace.lease.live_holders(),
@@ -366,16 +365,16 @@ class HostPhones:
             with self._shared.open() as workspace:
                 (item,) = restore_phones(workspace, [serial])
         except BenchfarmError as error:
-            self._say(one_line(str(error)), level="error")
+            self._say(str(error), level="error")
             return
         if item.error is None:
             # Also by a job of this worker, which lost the phone.
             message = f"{item.name} was left changed by a job or command that ended early"
             text = "; ".join([message, "it is restored", *item.notes])
-            self._say(one_line(text), serial=item.name)
+            self._say(text, serial=item.name)
         elif not isinstance(item.error, DeviceBusyError):
             message = f"{item.name} was left changed, and can't be restored: {item.error}"
-            self._say(one_line(message), level="error", serial=item.name)
+            self._say(message, level="error", serial=item.name)
 
     def _hanging(self, attached: Sequence[Attached], used: Collection[str]) -> dict[str, Attached]:
         """Return the phones that hang now: those that hung before, and unused ones.
@@ -405,7 +404,7 @@ class HostPhones:
         try:
             item.server.reconnect(item.seen.address, Deadline(_ANSWER_S), fresh=True)
         except BenchfarmError as error:
-            self._say(one_line(f"{serial} is still away: {error}"))
+            self._say(f"{serial} is still away: {error}")
 
     def _announced(
         self,
@@ -433,7 +432,7 @@ class HostPhones:
                     # One unreachable phone mustn't hide the others.
                     unusable = one_line(str(error))
                     if before is None or before.unusable != unusable:
-                        message = one_line(f"{serial} can't be checked: {error}")
+                        message = f"{serial} can't be checked: {error}"
                         self._say(message, level="error", serial=serial)
             elif not facts:
                 unusable = f"in use by {user}"

@@ -34,7 +34,6 @@ from orchestrator.extensions.farm.job_table import Job
 from orchestrator.extensions.farm.phones import Doubt, add_new_phones
 from orchestrator.extensions.farm.queue import Announced, FarmQueue
 from orchestrator.extensions.farm.schema import POOL, HostLocks, as_store_error, connection_settings
-from orchestrator.tables.escapes import one_line
 
 if TYPE_CHECKING:
     from orchestrator.extensions.farm.job import Jobs
@@ -287,7 +286,7 @@ class HostWorker:
         except (StoreError, HostStorageError) as error:
             if str(error) != self._fault:
                 self._fault = str(error)
-                self._say(one_line(f"{error}; trying again"), level="error")
+                self._say(f"{error}; trying again", level="error")
             return False
         self._fault = ""
         return is_idle
@@ -310,7 +309,7 @@ class HostWorker:
             for line in lines:
                 if line not in self._logged:
                     self._logged.add(line)
-                    self._say(one_line(line))
+                    self._say(line)
 
     def _offer(self) -> None:
         """Lock the phones that may begin a job, so that each belongs to one host; end the workers
@@ -404,7 +403,7 @@ class HostWorker:
             except (StoreError, HostStorageError) as error:
                 if not is_logged:
                     text = f"job {job.job_id}: its end can't be stored: {error}; trying again"
-                    self._say(one_line(text), level="error", **_log_keys(job))
+                    self._say(text, level="error", **_log_keys(job))
                     is_logged = True
                 if self._stopped.is_set():
                     deadline = deadline or Deadline(self._dead_after_s)
