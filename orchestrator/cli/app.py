@@ -4,6 +4,7 @@ exit code.
 
 from __future__ import annotations
 
+import errno
 import gc
 import itertools
 import os
@@ -13,7 +14,7 @@ import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from types import FrameType
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 from orchestrator.cli.commands import ROOT, options
 from orchestrator.cli.output import (
@@ -32,6 +33,8 @@ from orchestrator.errors import (
     UsageError,
 )
 from orchestrator.installation import missing_package
+
+_PATH_ERRORS: Final = {errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENAMETOOLONG}
 
 
 def run() -> None:
@@ -76,6 +79,9 @@ def _run() -> NoReturn:
         # Of the option parser, whose errors have no public class in every version of typer.
         if hasattr(error, "format_message"):
             _refuse(error)
+        if isinstance(error, OSError) and error.filename and error.errno in _PATH_ERRORS:
+            reason = f"{error.filename}: {error.strerror}"
+            _fail(UsageError(reason, hint="check the path and its permissions").facts)
         _fail(
             {
                 "code": "internal",

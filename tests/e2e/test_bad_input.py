@@ -53,6 +53,15 @@ def test_a_dash_is_no_name_of_a_file(cli: Cli, model: Path, words: str) -> None:
         ("flags --build ~no.user/program", {}, 2, ("~no.user/program: there is no such user",)),
         ("flags --tool ~no.user/p.yaml", {}, 2, ("~no.user/p.yaml: there is no such user",)),
         ("plan init ~no.user/m.tflite", {}, 2, ("~no.user/m.tflite: there is no such user",)),
+        *(
+            (f"{words}{'9' * 300}", {}, 2, (": File name too long", "check the path"))
+            for words in (
+                "bench {model} --parity-inputs ",
+                "export -o ",
+                "import ",
+                "store backup ",
+            )
+        ),
         ("--store  results list", {}, 2, ("the value after '--store' is empty",)),
         ("run", {}, 2, ("--resume",)),
         ("run --resume gone", {}, 2, ("no campaign",)),
