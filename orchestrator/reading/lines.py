@@ -4,8 +4,7 @@ figures in it.
 A program's own line is ``INFO: msg`` (since about 2023) or ``msg``; the phone's log, as benchfarm
 has it written, puts ``06-18 10:20:41.572 4669 4669 I tflite  : `` before it. Other formats are in
 ``extensions/interop/texts/pasted.py``. Latencies come back in microseconds whatever unit the line
-uses; a figure that isn't printed is None. Headings stand above runs: Markdown's, and those that a
-console prints between rules.
+uses; a figure that isn't printed is None.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import mmap
 import re
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from orchestrator.records.run import LatencySummary
@@ -70,6 +69,14 @@ Buffer = bytes | mmap.mmap
 ProcessName = int | str | None
 
 
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """A heading in an output of unknown origin; one ends those of its level and below."""
+
+    level: int
+    title: str
+
+
 @dataclass(slots=True)
 class Line:
     """One line without a log's header."""
@@ -97,6 +104,15 @@ class Line:
     cut_word: str = ""
     #: Whether the text ended here without a line end.
     is_cut: bool = False
+    #: The headings that it stands below in an output of unknown origin, the outermost first; and
+    #: whether it is the last of them.
+    headings: tuple[Heading, ...] = ()
+    is_heading: bool = False
+
+    @property
+    def heading(self) -> str:
+        """All headings that it stands below."""
+        return " / ".join(heading.title for heading in self.headings)
 
     @property
     def whole(self) -> str:
@@ -464,53 +480,5 @@ def figures_of(times_us: Sequence[float], counts: Sequence[int]) -> LatencySumma
     )
 
 
-_CONSOLE: Final = re.compile(
-    r"[\u2500\u2501=]{2,}\s+(?P<title>[^\u2500\u2501=].*?)\s*[\u2500\u2501=]{3,}$"
-)
-_CONSOLE_MARKS: Final = frozenset("\u2500\u2501=")
-#: With a single ``#`` a notebook marks output.
-_MARKDOWN: Final = re.compile(r"\s*(?P<marks>#{2,6}) +(?P<title>\S.*)$")
 #: The line above each of a profile's three tables.
 TABLE_TITLE: Final = re.compile(r"=+ (Run Order|Top by Computation Time|Summary by node type) =+")
-#: A program's own titles, which look like headings.
-_OURS: Final = re.compile(rf"{TABLE_TITLE.pattern}|=+ BENCHMARK RESULTS =+")
-#: Of the headings that a console prints, which are below all of Markdown's.
-CONSOLE_LEVEL: Final = 7
-
-
-@dataclass(frozen=True, slots=True)
-class Heading:
-    """A heading and its level: 2 to 6 of Markdown, ``CONSOLE_LEVEL`` of a console."""
-
-    level: int
-    title: str
-
-
-def heading_in(line: Line) -> Heading | None:
-    """Return the heading that a line of a console is; None for any other line."""
-    if line.severity or line.style != "console":
-        return None
-    if line.text[:1] in _CONSOLE_MARKS:
-        match = None if _OURS.fullmatch(line.text) else _CONSOLE.match(line.text)
-    else:
-        match = _MARKDOWN.match(line.raw) if "##" in line.raw else None
-    if match is None:
-        return None
-    level = CONSOLE_LEVEL if match.re is _CONSOLE else len(match["marks"])
-    return Heading(level, match["title"].rstrip(" #"))
-
-
-@dataclass(slots=True)
-class Headings:
-    """The headings that a line stands below: one until another of its level, or of one above."""
-
-    _titles: dict[int, str] = field(default_factory=dict)
-
-    def take(self, heading: Heading) -> None:
-        """Take the next heading."""
-        above = {level: title for level, title in self._titles.items() if level < heading.level}
-        self._titles = {**above, heading.level: heading.title}
-
-    def __str__(self) -> str:
-        """Return all of them, the outermost first."""
-        return " / ".join(self._titles.values())

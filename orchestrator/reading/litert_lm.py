@@ -17,7 +17,6 @@ from __future__ import annotations
 import enum
 import math
 import re
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -27,15 +26,7 @@ from orchestrator.delegates.evidence import family, share_in
 from orchestrator.delegates.judging import extent_of
 from orchestrator.errors import OutputParseError
 from orchestrator.reading.failures import Failure
-from orchestrator.reading.lines import (
-    LITERT_BENCHMARK,
-    US_OF,
-    Buffer,
-    Line,
-    ProcessName,
-    figures_of,
-    heading_in,
-)
+from orchestrator.reading.lines import LITERT_BENCHMARK, US_OF, Line, figures_of
 from orchestrator.reading.profile import decode_message, optional_figure
 from orchestrator.records.case import DelegateName
 from orchestrator.records.model import PHASES
@@ -57,13 +48,13 @@ _BACKENDS: Final = {word: name.value for word, name in ACCELERATORS.items()} | {
 }
 #: One of these is in any text of which a process is read: a search over the whole text costs next
 #: to nothing, reading each of its lines doesn't.
-_MARKS: Final = (
-    b"BenchmarkInfo:",
-    b"Benchmarking model:",
-    b"Input token ids are too long",
-    b"Failed to create engine",
-    b"backend constraint mismatch",
-    b" Turn 1: Processed ",
+MARKS: Final = (
+    "BenchmarkInfo:",
+    "Benchmarking model:",
+    "Input token ids are too long",
+    "Failed to create engine",
+    "backend constraint mismatch",
+    " Turn 1: Processed ",
 )
 #: The last digit of a speed that is printed.
 SPEED_STEP: Final = 0.01
@@ -195,6 +186,11 @@ class Process:
     failures: dict[str, str] = field(default_factory=dict)
 
     @property
+    def init_us(self) -> float | None:
+        """How long its engine took to start."""
+        return next((item.init_us for item in self.repetitions if item.init_us), None)
+
+    @property
     def shares(self) -> list[tuple[DelegateShare, str]]:
         """What delegates took of the graphs, and the name of each graph."""
         shares = (_share_in(line) for line in self.lines)
@@ -254,21 +250,19 @@ class LitertLmReader:
         #: The header of the program's own log before the line.
         self._header: re.Match[str] | None = None
 
-    def feed(self, text: str) -> None:
-        """Take one line, without the header that a log puts in front."""
-        self._header = _GLOG.search(text)
-        text = _GLOG.sub("", text, count=1).strip()
+    def feed(self, line: Line) -> None:
+        """Take one line."""
+        if line.is_heading and self.has_results() and not self._current.init_us:
+            # Other processes are told apart by their init times.
+            self._close()
+        self._header = _GLOG.search(line.raw)
+        text = _GLOG.sub("", line.raw, count=1).strip()
         for form in _FORMS:
             if form.counts(self) and (values := form.find(text)) is not None:
                 if form.begins(self):
                     self._close()
                 form.take(self, values)
                 return
-
-    def feed_heading(self) -> None:
-        """Begin another process below a heading, unless init times will tell the processes apart."""
-        if self.has_results() and not any(each.init_us for each in self._current.repetitions):
-            self._close()
 
     def end(self) -> list[Process]:
         """Return the processes that printed something of LiteRT-LM."""
@@ -484,24 +478,12 @@ _FORMS: Final = (
 )
 
 
-def processes_in(texts: Iterable[str], *, is_known: bool = False) -> list[Process]:
+def processes_in(lines: Iterable[Line], *, is_known: bool = False) -> list[Process]:
     """Return the processes that printed lines; ``is_known`` as for LitertLmReader."""
     reader = LitertLmReader(is_known=is_known)
-    for text in texts:
-        reader.feed(text)
+    for line in lines:
+        reader.feed(line)
     return reader.end()
-
-
-def reports_in(buffer: Buffer, lines: Callable[[Buffer], Iterable[Line]]) -> list[ToolReport]:
-    """Return the reports of a text of unknown origin; ``lines`` takes it apart."""
-    readers: defaultdict[ProcessName, LitertLmReader] = defaultdict(LitertLmReader)
-    for line in lines(buffer) if any(buffer.find(mark) >= 0 for mark in _MARKS) else ():
-        reader = readers[line.process]
-        if heading_in(line) is not None:
-            reader.feed_heading()
-        reader.feed(line.raw)
-    processes = (process for reader in readers.values() for process in reader.end())
-    return [report for process in processes for report in reports_of(process)]
 
 
 def decode_metrics(data: bytes) -> Process:
@@ -557,13 +539,12 @@ def report_of(process: Process, phase: str, *, requested: str) -> ToolReport:
     inference = _inference(process, phase, measured)
     extra = _extra(process, phase, measured)
     failure = _failure(process, phase, inference)
-    init_us = next((item.init_us for item in process.repetitions if item.init_us), None)
     return ToolReport(
         outcome=failure.outcome if failure else "ok",
         failure_code=failure.code if failure else "",
         failure_reason=failure.reason if failure else "",
         label=phase,
-        init_us=init_us,
+        init_us=process.init_us,
         warmup_mean_us=warmup,
         inference_mean_us=inference.mean_us if inference is not None and failure is None else None,
         inference=inference if failure is None else None,

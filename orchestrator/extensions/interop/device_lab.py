@@ -16,7 +16,7 @@ from orchestrator.errors import OutputParseError
 from orchestrator.extensions.interop.leaderboard import read_row
 from orchestrator.plugins import ImportedTool, Program
 from orchestrator.reading.failures import Failure
-from orchestrator.reading.lines import program_lines
+from orchestrator.reading.lines import Line, program_lines
 from orchestrator.reading.litert_lm import (
     Process,
     decode_metrics,
@@ -94,12 +94,12 @@ def _results_log(raw: RawOutput) -> bytes:
     return b"".join(lines) or log
 
 
-def language_model_logs(logcat: bytes) -> list[list[str]]:
+def language_model_logs(logcat: bytes) -> list[list[Line]]:
     """Return the log lines of each process that logged a language model's results, in order."""
-    logged: defaultdict[int | None, list[str]] = defaultdict(list)
+    logged: defaultdict[int | None, list[Line]] = defaultdict(list)
     pids: dict[int | None, None] = {}
     for line in program_lines(logcat):
-        logged[line.pid].append(line.raw)
+        logged[line.pid].append(line)
         if line.pid and ("BenchmarkInfo:" in line.raw or "litert_lm_lib.cc" in line.raw):
             pids[line.pid] = None
     return [logged[pid] for pid in pids]
@@ -112,7 +112,7 @@ def _with_evidence(process: Process, logcat: bytes) -> Process:
     with as many repetitions as its file has.
     """
     processes = [
-        logged for texts in language_model_logs(logcat) for logged in processes_in(texts)[-1:]
+        logged for lines in language_model_logs(logcat) for logged in processes_in(lines)[-1:]
     ]
     matching = [
         logged for logged in processes if len(logged.repetitions) == len(process.repetitions)

@@ -5,7 +5,6 @@ line.
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -309,7 +308,9 @@ def _add_job(
             f"has neither {RESULTS} nor {METRICS}: the job failed, or its files weren't downloaded"
         )
     lm_log = (
-        "\n".join(itertools.chain(*language_model_logs(files.get(LOGCAT, b"")))) if is_lm else ""
+        "\n".join(line.raw for lines in language_model_logs(files.get(LOGCAT, b"")) for line in lines)
+        if is_lm
+        else ""
     )
     # Another app of the phone may have loaded a model, or used the GPU.
     logs = {**files, LOGCAT: lm_log.encode()} if is_lm else files

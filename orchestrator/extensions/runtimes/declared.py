@@ -65,7 +65,8 @@ class DeclaredTool:
                 kind, _, tag = stream.partition(":")
                 for line in program_lines(raw.data(kind)[:_MOST_BYTES]):
                     if kind != "logcat" or line.tag in {"", tag}:
-                        reader.feed(line.raw)
+                        # The process has ended, so that no line is cut.
+                        reader.feed(replace(line, is_cut=False))
             reports = reports_of(
                 reader,
                 section,
@@ -242,11 +243,9 @@ def _program(tool: ToolName) -> Program:
 
 
 def _read(buffer: Buffer, lines: Callable[[Buffer], Iterable[Line]]) -> list[ToolReport]:
-    from orchestrator.extensions.runtimes.output import declared_reports
-    from orchestrator.reading.litert_lm import reports_in
+    from orchestrator.extensions.runtimes.output import reports_in
 
-    # A text may be of several programs.
-    return [*reports_in(buffer, lines), *declared_reports(buffer, lines)]
+    return reports_in(buffer, lines)
 
 
 SOURCE: Final = ProgramSource(

@@ -170,8 +170,8 @@ class LitertLmTool:
 
 def _process(raw: RawOutput) -> Process:
     """Return the last process of a run, read from its output."""
-    texts = (line.raw for name in ("stdout", "stderr") for line in program_lines(raw.data(name)))
-    process = next(reversed(processes_in(texts, is_known=True)), None) or Process()
+    lines = (line for name in ("stdout", "stderr") for line in program_lines(raw.data(name)))
+    process = next(reversed(processes_in(lines, is_known=True)), None) or Process()
     _take_metrics(process, raw)
     return process
 

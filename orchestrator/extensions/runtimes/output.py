@@ -10,8 +10,10 @@ import csv
 import json
 import statistics
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from orchestrator.delegates.judging import extent_of
@@ -25,6 +27,8 @@ from orchestrator.reading.lines import (
     as_printed,
     figures_of,
 )
+from orchestrator.reading.litert_lm import MARKS, LitertLmReader
+from orchestrator.reading.litert_lm import reports_of as token_reports
 from orchestrator.records.case import DelegateName
 from orchestrator.records.run import DelegateEvidence, DelegateTruth, LatencySummary, ToolReport
 from orchestrator.units import US_PER_MS, US_PER_S, parse_number
@@ -165,11 +169,12 @@ class DeclaredReader:
         #: Lines before the head of their process, which show where it runs.
         self._early_placements: dict[int, Placement] = {}
 
-    def feed(self, text: str, *, is_cut: bool = False) -> None:
-        """Take one line; ``is_cut``: it has no line end, so that its last figure may lack digits.
+    def feed(self, line: Line) -> None:
+        """Take one line; the last figure of one that is cut may lack digits.
 
         Raises OutputParseError where the expressions take too long, on one line or on all so far.
         """
+        text, is_cut = line.raw, line.is_cut
         self._budget.check(self._section.name)
         if isinstance(self._open, OpenDocument):
             self._continue_document(text, self._open)
@@ -177,19 +182,19 @@ class DeclaredReader:
         is_row = self._open is not None and self._takes_row(text, self._open, is_cut=is_cut)
         if is_row or self._begins_table(text):
             return
-        for line in self._section.lines:
-            match = line.regex.find(text)
+        for form in self._section.lines:
+            match = form.regex.find(text)
             if match is None:
                 continue
             if (
                 is_cut
                 and text[-1:].isdigit()
-                and line.does in {"row", "part", "samples", "end"}
-                and not line.whole
+                and form.does in {"row", "part", "samples", "end"}
+                and not form.whole
             ):
                 self._process.is_begun = self._process.is_cut = True
                 return
-            self._take(line.does, dict(match), line.code, text)
+            self._take(form.does, dict(match), form.code, text)
             return
         if (system_end := system_failure(text)) is not None:
             self._process.is_over = True
@@ -389,33 +394,37 @@ def _cells(kind: str, text: str) -> list[str]:
     return rows[0] if rows else []
 
 
-def declared_reports(buffer: Buffer, lines: Callable[[Buffer], Iterable[Line]]) -> list[ToolReport]:
-    """Return the reports of every declared program of which a text has a mark; a file with faults
-    declares none.
+def reports_in(buffer: Buffer, lines: Callable[[Buffer], Iterable[Line]]) -> list[ToolReport]:
+    """Return the reports of LiteRT-LM and of every declared program of which a text has a mark; a
+    file with faults declares none. ``lines`` takes the text apart.
     """
     from orchestrator.extensions.runtimes.declaration import every_declared
 
-    # The lines of several processes may alternate.
-    sections: list[tuple[ProgramSection, RegexBudget, dict[ProcessName, DeclaredReader]]] = [
-        (each, RegexBudget(), {}) for each in _marked_programs(buffer, every_declared()[0])
+    sections = _marked_programs(buffer, every_declared()[0])
+    # The lines of several processes may alternate: each has a reader of its own.
+    language_models: defaultdict[ProcessName, LitertLmReader] = defaultdict(LitertLmReader)
+    declared: list[defaultdict[ProcessName, DeclaredReader]] = [
+        defaultdict(partial(DeclaredReader, section, RegexBudget())) for section in sections
     ]
-    for line in lines(buffer) if sections else ():
-        for section, budget, readers in sections:
-            if line.process not in readers:
-                readers[line.process] = DeclaredReader(section, budget)
-            readers[line.process].feed(line.raw, is_cut=line.is_cut)
-    reports_by_program: list[list[ToolReport]] = []
-    for section, _, readers in sections:
-        active_readers = [reader for reader in readers.values() if reader.has_program_lines]
-        of_all = [reports_of(reader, section) for reader in active_readers or readers.values()]
-        reports_by_program.append([each for reports in of_all for each in reports])
+    has_mark = any(buffer.find(mark.encode()) >= 0 for mark in MARKS)
+    programs: list[Mapping[ProcessName, LitertLmReader | DeclaredReader]] = [*declared]
+    programs += [language_models] if has_mark else []
+    for line in lines(buffer) if programs else ():
+        for readers in programs:
+            readers[line.process].feed(line)
+    processes = (process for reader in language_models.values() for process in reader.end())
+    of_language_models = [report for process in processes for report in token_reports(process)]
+    by_program: list[list[ToolReport]] = []
+    for section, readers in zip(sections, declared, strict=True):
+        active = [reader for reader in readers.values() if reader.has_program_lines]
+        of_all = [reports_of(reader, section) for reader in active or readers.values()]
+        by_program.append([each for reports in of_all for each in reports])
     # A text with results of one program may mention another.
     results = [
-        reports
-        for reports in reports_by_program
-        if any(each.inference is not None for each in reports)
+        reports for reports in by_program if any(each.inference is not None for each in reports)
     ]
-    return [each for reports in results or reports_by_program[:1] for each in reports]
+    of_declared = [each for reports in results or by_program[:1] for each in reports]
+    return [*of_language_models, *of_declared]
 
 
 def _marked_programs(buffer: Buffer, sections: Iterable[ProgramSection]) -> list[ProgramSection]:

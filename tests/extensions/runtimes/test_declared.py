@@ -22,6 +22,7 @@ from orchestrator.extensions.runtimes.declaration import (
 )
 from orchestrator.extensions.runtimes.declared import DeclaredTool
 from orchestrator.extensions.runtimes.output import DeclaredReader, RegexBudget
+from orchestrator.reading.lines import parse_decoded
 from orchestrator.records.case import DelegateName
 from tests.extensions.interop.texts.test_litert_lm import COMMAND as LM_COMMAND
 from tests.extensions.interop.texts.test_litert_lm import RESULTS
@@ -415,7 +416,7 @@ def test_expressions_that_are_slow_on_every_line_end_the_reading_too(tmp_path: P
 
     def read() -> None:
         for _ in range(20_000):
-            reader.feed("a" * 18 + "c")
+            reader.feed(parse_decoded("a" * 18 + "c"))
 
     with pytest.raises(OutputParseError, match="the expressions of slow took"):
         read()

@@ -24,6 +24,7 @@ from orchestrator.extensions.interop.texts.commands import (
     without_refused_starts,
 )
 from orchestrator.extensions.interop.texts.forms import json_text, unwrapped
+from orchestrator.extensions.interop.texts.headings import below_headings
 from orchestrator.extensions.interop.texts.pasted import (
     Rejoiner,
     is_long_logcat,
@@ -135,20 +136,20 @@ def declaration_faults() -> list[PlanError]:
     return [error for source in program_sources() for error in source.faults()]
 
 
-def _lines(
-    buffer: Buffer,
-    splitter: RunSplitter | None = None,
-    *,
-    with_foreign: bool = True,
-) -> Iterator[Line]:
-    """Yield the lines that a splitter has to be fed with.
+def _lines(buffer: Buffer) -> Iterator[Line]:
+    """Yield the lines of a text, each with the headings that it stands below."""
+    return below_headings(_rejoined(buffer))
 
-    Blocks without any word of a benchmark are skipped while the splitter waits for none.
-    Without ``with_foreign`` most lines of other tags are left out.
+
+def _rejoined(buffer: Buffer, splitter: RunSplitter | None = None) -> Iterator[Line]:
+    """Yield the lines of a text; for a splitter those alone that it has to be fed with.
+
+    Blocks without any word of a benchmark are skipped while the splitter waits for none, and most
+    lines of other tags are left out.
     """
     rejoiner, parts = Rejoiner(), dict[str, str]()
     for each in iterate_blocks(buffer):
-        block = each if with_foreign else without_foreign(each)
+        block = each if splitter is None else without_foreign(each)
         if not rejoiner.waits_for(block[: block.find(b"\n")].decode("utf-8", "replace")):
             yield from rejoiner.flush()
             if (
@@ -270,7 +271,7 @@ def _runs_in(buffer: Buffer) -> Iterator[ToolReport]:
     before the rest.
     """
     splitter = RunSplitter()
-    for line in _lines(buffer, splitter, with_foreign=False):
+    for line in below_headings(_rejoined(buffer, splitter)):
         splitter.feed(line)
         if len(splitter.runs) >= _MOST_HELD_RUNS:
             yield from _released(splitter, _MOST_HELD_RUNS // 2)

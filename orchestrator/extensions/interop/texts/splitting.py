@@ -7,16 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from orchestrator.extensions.interop.texts.commands import OpenCommand, Variables, is_command
+from orchestrator.extensions.interop.texts.headings import CONSOLE_LEVEL, SUMMARY_TITLE
 from orchestrator.reading.failures import Failure, SystemLog
-from orchestrator.reading.lines import (
-    CONSOLE_LEVEL,
-    Heading,
-    Headings,
-    Line,
-    ProcessName,
-    heading_in,
-    parse_stats,
-)
+from orchestrator.reading.lines import Line, ProcessName, parse_stats
 from orchestrator.reading.transcript import (
     APP_START,
     FIRST_ECHO,
@@ -30,7 +23,6 @@ from orchestrator.reading.transcript import (
 )
 from orchestrator.records.run import DelegateEvidence, LatencySummary, ToolReport
 
-_SUMMARY_TITLE: Final = "Summary of All Runs w/ Different Performance Options"
 _SUMMARY_ROW: Final = re.compile(
     r"\s*(?P<name>[\w/(].{0,120}?): (?:(?P<stats>count=.*)|\s*failed!\s*)$"
 )
@@ -90,7 +82,7 @@ class SummaryReader:
         Outside a summary only names that the program is known to use are taken for a row's.
         """
         text = line.whole
-        if text.strip("= ") == _SUMMARY_TITLE:
+        if text.strip("= ") == SUMMARY_TITLE:
             self.is_open = True
             return True
         match = _SUMMARY_ROW.match(text) if "count=" in text or "failed!" in text else None
@@ -145,7 +137,6 @@ class RunSplitter:
     #: Process -> a run that hadn't ended when the next one began, and those that began since.
     _overlapping: dict[ProcessName, list[Transcript]] = field(default_factory=dict)
     _variables: Variables = field(default_factory=Variables)
-    _headings: Headings = field(default_factory=Headings)
     _command: OpenCommand | None = None
 
     def feed(self, line: Line) -> None:
@@ -162,9 +153,7 @@ class RunSplitter:
         has_percentiles = bool(self.runs) and self.runs[-1].has_percentiles
         if self.summary.take(line, has_percentiles=has_percentiles):
             return
-        if (heading := heading_in(line)) is not None:
-            self._headings.take(heading)
-        kind = kind_of(line) or _kind_above(line, heading)
+        kind = kind_of(line) or _kind_above(line)
         run = self._open.get(line.process)
         if run is None or run.is_ended_by(line, kind):
             run = self._begin(line, kind, run)
@@ -172,7 +161,7 @@ class RunSplitter:
             self._variables.read(line.text)
         if kind is None:
             run.take(line, None)
-        elif kind not in _ABOVE or not self._take_above(line, heading, run):
+        elif kind not in _ABOVE or not self._take_above(line, run):
             self._add(line, kind, run)
 
     def _is_second_of_xcode(self, line: Line) -> bool:
@@ -241,7 +230,7 @@ class RunSplitter:
         """Return a new run, which a line begins; ``above`` is the run of its process until then."""
         process = line.process
         pid = process if isinstance(process, int) else None
-        run = Transcript(pid=pid, heading=str(self._headings))
+        run = Transcript(pid=pid, heading=line.heading)
         command = self._open.get(None)
         if above is not None:
             if above.is_empty and not above.has_command:
@@ -294,12 +283,12 @@ class RunSplitter:
             run = self._open.get(line.pid) or self._begin(line, None, None)
             run.delegates.read_system_line(f"ExecutionPlan: {line.text}")
 
-    def _take_above(self, line: Line, heading: Heading | None, transcript: Transcript) -> bool:
+    def _take_above(self, line: Line, transcript: Transcript) -> bool:
         """Take the title or command above a run's output; return whether the line is nothing else."""
         if transcript.stage > Stage.ECHO or transcript.is_over():
             return False
-        if heading is not None and not (transcript.has_command or transcript.echoed):
-            transcript.title, transcript.heading = heading.title, str(self._headings)
+        if line.is_heading and not (transcript.has_command or transcript.echoed):
+            transcript.title, transcript.heading = line.headings[-1].title, line.heading
         elif is_command(line.text):
             transcript.has_command = True
             if line.style == "console" and not line.stream:
@@ -317,8 +306,8 @@ _HEADING: Final = LineKind(begins=lambda run: run.stage >= Stage.LOADED or run.i
 _ABOVE: Final = (_COMMAND, _HEADING)
 
 
-def _kind_above(line: Line, heading: Heading | None) -> LineKind | None:
+def _kind_above(line: Line) -> LineKind | None:
     """Return the kind of a line that stands above a run's output, None for any other line."""
-    if is_command(line.text) or (heading is not None and heading.level == CONSOLE_LEVEL):
+    if is_command(line.text) or (line.is_heading and line.headings[-1].level == CONSOLE_LEVEL):
         return _COMMAND
-    return _HEADING if heading is not None else None
+    return _HEADING if line.is_heading else None
