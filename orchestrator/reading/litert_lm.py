@@ -158,6 +158,8 @@ class Process:
     """The output of one process."""
 
     is_command: bool = False
+    #: All headings that it stands below in a text of unknown origin.
+    heading: str = ""
     model: str = ""
     backend: str = ""
     #: The requested numbers of tokens, by the names of a case's flags.
@@ -247,14 +249,14 @@ class LitertLmReader:
         self.processes: list[Process] = []
         self._current = Process()
         self._part = Part.PROCESS
+        self._heading = ""
         #: The header of the program's own log before the line.
         self._header: re.Match[str] | None = None
 
     def feed(self, line: Line) -> None:
         """Take one line."""
-        if line.is_heading and self.has_results() and not self._current.init_us:
-            # Other processes are told apart by their init times.
-            self._close()
+        if line.is_heading or line.heading != self._heading:
+            self._take_heading(line.heading)
         self._header = _GLOG.search(line.raw)
         text = _GLOG.sub("", line.raw, count=1).strip()
         for form in _FORMS:
@@ -309,12 +311,21 @@ class LitertLmReader:
         self._part = Part.REPETITION
         self._current.repetitions.append(Repetition(at_s=at_s, has_rule=at_s is not None))
 
+    def _take_heading(self, heading: str) -> None:
+        current, self._heading = self._current, heading
+        if self.has_results() and not current.init_us:
+            # Other processes are told apart by their init times.
+            self._close()
+        elif not (current.model or current.lines or current.is_litert_lm):
+            # Below the first line of a process, a model's answer may have headings.
+            current.heading = heading
+
     def _take_other_program(self, _: re.Match[str]) -> None:
         # Lines before it are that program's too, except results that aren't complete yet.
         self._current.is_mixed = self._current.is_mixed or self._current.is_unfinished
 
     def _take_command(self, match: re.Match[str]) -> None:
-        self._current = Process(is_command=True, model=match["name"])
+        self._current = Process(is_command=True, heading=self._heading, model=match["name"])
 
     def _take_start(self, match: re.Match[str]) -> None:
         current = self._current
@@ -398,7 +409,7 @@ class LitertLmReader:
             self._current.lines = []
         if self._current.is_litert_lm or (self._is_known and self._current.failures):
             self.processes.append(self._current)
-        self._current, self._part = Process(), Part.PROCESS
+        self._current, self._part = Process(heading=self._heading), Part.PROCESS
 
 
 def _share_in(text: str) -> tuple[DelegateShare, str] | None:
@@ -587,6 +598,7 @@ def _extra(process: Process, phase: str, measured: Sequence[_Turns]) -> dict[str
     derived = _first_token_us(process) or process.first_token_us or first_us
     extra: dict[str, float | str | None] = {
         "unit": "token",
+        "heading": process.heading or None,
         "graph": process.model or None,
         "tokens": float(measured[0].tokens if measured else requested_tokens or 0) or None,
         # An answer takes longer after a long prompt.

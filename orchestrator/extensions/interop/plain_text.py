@@ -10,7 +10,7 @@ import hashlib
 import math
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path, PureWindowsPath
 from typing import Any, Final
@@ -105,6 +105,10 @@ _COMMAND_ONLY: Final = re.compile(
 #: Tokens that a language model's figures depend on, beside the phase's own: flag of a case -> field
 #: of a report.
 _TOKEN_FIGURES: Final = {"prefill_tokens": "prompt_tokens", "max_num_tokens": "context_tokens"}
+#: Texts beside another program's figures that are none of its settings, or that a case has a field
+#: for.
+_NO_SETTINGS: Final = frozenset({"unit", "repetitions_us", "heading", "num_threads"})
+_FIGURE: Final = re.compile(r"-?\d+\.\d+")
 #: Placeholders for a name in scripts and manuals.
 _PLACEHOLDER: Final = re.compile(r"[{}<>$]|%[sd]|\.\.\.|\u2026")
 _MARKDOWN: Final = re.compile(r"^ {0,3}#{1,6} +(\S.*)$", re.MULTILINE)
@@ -245,10 +249,10 @@ def _add_runs(
         batch.models[model.sha256] = model
         raw = raw_output(path, source_attachments(data, number))
         batch.runs.append(ForeignRun(case=case, raw=raw, is_unlike_others=is_unique))
-        # It isn't known which of the headings another program's run stands below.
-        is_somewhere = has_several and "program" in report.extra
         heading = str(report.extra.get("heading", report.extra.get("title", "")))
-        headings.append(f"run {number + 1}" if is_somewhere else _heading(heading))
+        # A single mark may be a comment's, so that it isn't known which of them a run stands below.
+        is_somewhere = has_several and not heading
+        headings.append(f"run {number + 1 - is_second}" if is_somewhere else _heading(heading))
     batch.runs = _with_heading_flags(batch.runs, headings)
     if repeats:
         numbers = ", ".join([*repeats[:_MAX_LISTED], *(["..."] if repeats[_MAX_LISTED:] else [])])
@@ -345,7 +349,7 @@ def _delegate(report: ToolReport) -> DelegateName:
 
 def _flags(report: ToolReport) -> dict[str, str]:
     """Return the flags of a run's case: echoed parameters, else those of the command; the signature;
-    a language model's phase and tokens; the option of a summary.
+    a language model's phase and tokens; the option of a summary; another program's settings.
     """
     command = _command(report).items()
     flags = {
@@ -353,6 +357,7 @@ def _flags(report: ToolReport) -> dict[str, str]:
         for name, value in (
             *report.echoed.items(),
             *((name, value) for name, value in command if not _COMMAND_ONLY.fullmatch(name)),
+            *_foreign_settings(report),
         )
         if name not in _NO_FLAGS and name.lower() not in _SWITCHES
     }
@@ -378,6 +383,14 @@ def _flags(report: ToolReport) -> dict[str, str]:
     elif report.label and not report.echoed and not _is_called_as_model(report):
         flags["option"] = report.label
     return flags
+
+
+def _foreign_settings(report: ToolReport) -> Iterator[tuple[str, str]]:
+    """Yield the name of another runtime's program and the settings that it prints."""
+    for name, value in report.extra.items() if "program" in report.extra else ():
+        is_figure = not isinstance(value, str) or _FIGURE.fullmatch(value)
+        if not is_figure and name not in _NO_SETTINGS:
+            yield name, str(value)
 
 
 def _command(report: ToolReport) -> dict[str, str]:

@@ -308,7 +308,9 @@ def _add_job(
             f"has neither {RESULTS} nor {METRICS}: the job failed, or its files weren't downloaded"
         )
     lm_log = (
-        "\n".join(line.raw for lines in language_model_logs(files.get(LOGCAT, b"")) for line in lines)
+        "\n".join(
+            line.raw for lines in language_model_logs(files.get(LOGCAT, b"")) for line in lines
+        )
         if is_lm
         else ""
     )

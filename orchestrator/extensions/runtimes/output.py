@@ -101,6 +101,8 @@ class PrintedResult:
 
     process: Process
     fields: Fields
+    #: All headings that it stands below in a text of unknown origin.
+    heading: str
     #: The placement lines before it.
     placements: Mapping[int, Placement]
     #: The first error that was printed before it.
@@ -165,6 +167,8 @@ class DeclaredReader:
         self._process = Process()
         self.processes = [self._process]
         self._part: Fields = {}
+        #: Those of the open part's first line.
+        self._heading = ""
         self._open: OpenTable | OpenDocument | None = None
         #: Lines before the head of their process, which show where it runs.
         self._early_placements: dict[int, Placement] = {}
@@ -175,6 +179,8 @@ class DeclaredReader:
         Raises OutputParseError where the expressions take too long, on one line or on all so far.
         """
         text, is_cut = line.raw, line.is_cut
+        if not self._part:
+            self._heading = line.heading
         self._budget.check(self._section.name)
         if isinstance(self._open, OpenDocument):
             self._continue_document(text, self._open)
@@ -281,7 +287,15 @@ class DeclaredReader:
         error = process.errors[0] if process.errors else None
         plain = tuple(name for name in columns if name not in self._section.split)
         process.rows.append(
-            PrintedResult(process, all_fields, dict(process.placements), error, plain, is_of_table)
+            PrintedResult(
+                process,
+                all_fields,
+                self._heading,
+                dict(process.placements),
+                error,
+                plain,
+                is_of_table,
+            )
         )
 
     def _takes_row(self, text: str, table: OpenTable, *, is_cut: bool) -> bool:
@@ -655,6 +669,8 @@ def _extra(
     for name in dict.fromkeys((*result.keep, *row.columns)):
         if isinstance(value := fields.get(name), str):
             extra[name] = value[:200]
+    if row.heading:
+        extra["heading"] = row.heading
     return extra
 
 

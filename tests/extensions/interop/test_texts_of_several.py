@@ -289,6 +289,8 @@ def test_run_that_two_texts_hold_counts_once(cli: Cli, tmp_path: Path) -> None:
         (["## Pixel 6", "## Pixel 8"], 2),
         (["## Pixel 6\n### CPU", "## Pixel 8\n### CPU"], 2),
         (["=== Pixel 6 ===", "", "=== Pixel 8 ===", ""], 2),
+        (["== 8A1X0ABCD ==", "== R58M12345 =="], 2),
+        (["# Pixel 6", "# Pixel 8"], 2),
         (["## Results", ""], 1),
         (["=== run 1 of 2 ===", "=== run 2 of 2 ==="], 1),
     ],
@@ -327,6 +329,37 @@ def test_rows_of_other_programs_below_several_headings_are_no_case(
     one, other = cli.json("import", path)["runs"]
     assert one["case"]["model_name"] == other["case"]["model_name"] == "squeezenet"
     assert one["case"] != other["case"]
+
+
+NCNN = (
+    "loop_count = 8\nnum_threads = 4\npowersave = {0}\ngpu_device = -1\ncooling_down = 1\n"
+    "          squeezenet  min =    3.6{0}  max =    3.70  avg =    3.6{0}\n"
+)
+LLAMA = (
+    "| model | size | params | backend | threads | test | t/s |\n| --- | ---: |\n"
+    "| gemma | 1.51 GiB | 2.61 B | CPU | 4 | tg128 | 9.87 ± 0.05 |\n"
+    "| gemma | 1.51 GiB | 2.61 B | CPU | 4 | tg128 @ d4096 | 9.10 ± 0.05 |\n"
+    "| gemma | 1.51 GiB | 2.61 B | CPU | 6 | tg128 | 8.02 ± 0.44 |\n"
+    "| gemma | 1.51 GiB | 2.61 B | CPU | 6 | tg128 | 8.03 ± 0.43 |\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "cases"),
+    [
+        (NCNN.format(0) + NCNN.format(2), 2),
+        (LLAMA, 3),
+        (f"## Pixel 9\n{litert_lm(5)}## Galaxy S25\n{litert_lm(4)}", 4),
+    ],
+)
+def test_figures_of_other_settings_or_phones_are_no_case(
+    cli: Cli, tmp_path: Path, text: str, cases: int
+) -> None:
+    path, model = tmp_path / "log.md", tmp_path / "gemma.gguf"
+    path.write_text(text)
+    model.write_bytes(b"GGUF\3\0\0\0" + bytes(64))
+    runs = cli.json("import", path, "-m", model, "-s", "A Phone")["runs"]
+    assert len({json.dumps(run["case"], sort_keys=True) for run in runs}) == cases
 
 
 def zipped(text: str) -> bytes:

@@ -9,7 +9,7 @@ from typing import Final
 from orchestrator.reading.lines import TABLE_TITLE, Heading, Line
 
 _CONSOLE: Final = re.compile(
-    r"[\u2500\u2501=]{2,}\s+(?P<title>[^\u2500\u2501=].*?)\s*[\u2500\u2501=]{3,}$"
+    r"[\u2500\u2501=]{2,}\s+(?P<title>[^\u2500\u2501=].*?)\s*[\u2500\u2501=]{2,}$"
 )
 _CONSOLE_MARKS: Final = frozenset("\u2500\u2501=")
 #: With a single ``#`` a notebook marks output.
