@@ -6,17 +6,24 @@ from __future__ import annotations
 
 import functools
 import platform
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import PurePosixPath
-from types import ModuleType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from orchestrator.delegates import Delegate
 from orchestrator.errors import ArtifactError, OutputParseError
-from orchestrator.extensions.runtimes.declaration import ProgramSection, declared, file_of
+from orchestrator.extensions.runtimes.declaration import (
+    ProgramSection,
+    declared,
+    declared_names,
+    every_declared,
+    file_of,
+    named,
+    with_files,
+)
 from orchestrator.extensions.runtimes.litert_lm import on_path
-from orchestrator.extensions.runtimes.output import DeclaredReader, reports_of
+from orchestrator.extensions.runtimes.output import DeclaredReader, reports_in, reports_of
 from orchestrator.files import sha256_of
 from orchestrator.plugins import Option, Program, ProgramSource, command_line, run_and_collect
 from orchestrator.ports import Device, InvocationRequest
@@ -27,10 +34,6 @@ from orchestrator.records.case import DECLARED, Build, BuildSha, Case, ToolName
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.model import FIGURE
 from orchestrator.records.run import DelegateEvidence, DelegateTruth, RawOutput, ToolReport
-
-if TYPE_CHECKING:
-    from orchestrator.reading.lines import Buffer, Line
-    from orchestrator.records.run import ToolReport
 
 #: Output beyond this is no benchmark's; the rest isn't read.
 _MOST_BYTES: Final = 64 << 20
@@ -231,28 +234,11 @@ def program_of(tool: ToolName) -> Program:
     )
 
 
-def _files() -> ModuleType:
-    from orchestrator.extensions.runtimes import declaration
-
-    return declaration
-
-
-def _program(tool: ToolName) -> Program:
-
-    return program_of(tool)
-
-
-def _read(buffer: Buffer, lines: Callable[[Buffer], Iterable[Line]]) -> list[ToolReport]:
-    from orchestrator.extensions.runtimes.output import reports_in
-
-    return reports_in(buffer, lines)
-
-
 SOURCE: Final = ProgramSource(
-    names=lambda: _files().declared_names(),
-    named=lambda word: _files().named(word),
-    program=_program,
-    with_files=lambda files: _files().with_files(files),
-    read=_read,
-    faults=lambda: _files().every_declared()[1],
+    names=declared_names,
+    named=named,
+    program=program_of,
+    with_files=with_files,
+    read=reports_in,
+    faults=lambda: every_declared()[1],
 )

@@ -14,10 +14,18 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from orchestrator.delegates.judging import extent_of
 from orchestrator.errors import OutputParseError
+from orchestrator.extensions.runtimes.declaration import (
+    MeasureSection,
+    ProgramSection,
+    RanOnSection,
+    ResultSection,
+    TableSection,
+    every_declared,
+)
 from orchestrator.reading.failures import Failure, system_failure
 from orchestrator.reading.lines import (
     US_OF,
@@ -32,15 +40,6 @@ from orchestrator.reading.litert_lm import reports_of as token_reports
 from orchestrator.records.case import DelegateName
 from orchestrator.records.run import DelegateEvidence, DelegateTruth, LatencySummary, ToolReport
 from orchestrator.units import US_PER_MS, US_PER_S, parse_number
-
-if TYPE_CHECKING:
-    from orchestrator.extensions.runtimes.declaration import (
-        MeasureSection,
-        ProgramSection,
-        RanOnSection,
-        ResultSection,
-        TableSection,
-    )
 
 #: A field's value: as printed, or a list of values.
 Value = str | list[str]
@@ -412,8 +411,6 @@ def reports_in(buffer: Buffer, lines: Callable[[Buffer], Iterable[Line]]) -> lis
     """Return the reports of LiteRT-LM and of every declared program of which a text has a mark; a
     file with faults declares none. ``lines`` takes the text apart.
     """
-    from orchestrator.extensions.runtimes.declaration import every_declared
-
     sections = _marked_programs(buffer, every_declared()[0])
     # The lines of several processes may alternate: each has a reader of its own.
     language_models: defaultdict[ProcessName, LitertLmReader] = defaultdict(LitertLmReader)

@@ -86,6 +86,14 @@ def test_results_below_two_headings_are_of_two_processes_where_no_init_time_was_
         ]  # fmt: skip
 
 
+def test_a_command_s_second_results_are_another_process_s_of_unknown_settings() -> None:
+    first, second = (RESULTS.format(prefill=speed, decode=speed) for speed in ("100.00", "200.00"))
+    reports = parse_text(COMMAND.format(backend="cpu") + first + second)
+    assert [(each.delegate.requested, to_public(each)["tokens_per_s"]) for each in reports] == [
+        ("xnnpack", 100), ("xnnpack", 100), ("", 200), ("", 200),
+    ]  # fmt: skip
+
+
 def test_a_heading_in_an_answer_begins_no_process() -> None:
     times = ((100, "9s"), (100, "9s")), ((100, "1s"), (100, "2s"))
     prefill, _ = read("## How light travels\n".join(block(*each) for each in times))

@@ -333,6 +333,9 @@ def test_executorch_s_statistics_are_read_once(text: str) -> None:
     assert prefill["tokens_per_s"] == pytest.approx(49.0196)
     assert decode["tokens_per_s"] == pytest.approx(39.2968)
     assert (prefill["init_us"], prefill["first_token_us"]) == (3_926_000, 102_000)
+    # Another process's, without its first line.
+    *_, cut = read(EXECUTORCH + EXECUTORCH.partition("Load Time")[2].replace("114", "50"))
+    assert cut["tokens_per_s"] == pytest.approx(50 / 2.901)
 
 
 def test_a_text_with_nothing_of_a_program_is_refused_whatever_is_around_its_lines() -> None:
