@@ -6,6 +6,7 @@ All calls may come from many threads at once.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -81,10 +82,10 @@ class FileStat:
 
 
 class PhoneFileError(Exception):
-    """A file operation failed as on a phone, with ``errno`` and the phone's message."""
+    """A file operation failed as on a phone, with ``errno`` and the words that bionic has for it."""
 
-    def __init__(self, errno: int, message: str) -> None:
-        super().__init__(message)
+    def __init__(self, errno: int) -> None:
+        super().__init__(os.strerror(errno))
         self.errno = errno
 
 

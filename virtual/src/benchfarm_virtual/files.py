@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import io
-import os
 import stat
 import threading
 import time
@@ -12,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from benchfarm_virtual.contract import SHELL_UID, FileStat, PhoneFileError
+from benchfarm_virtual.contract import SHELL_UID, FileStat, PhoneFileError, encoded
 from benchfarm_virtual.open_files import OpenFile
 from benchfarm_virtual.processes import current_uid
 from benchfarm_virtual.trees.node import DeviceNode, FileNode, Folder, HeldFile, LinkNode, Node
@@ -24,6 +23,13 @@ AccessHook = Callable[[str, str], int]
 SpaceHook = Callable[[str, int], int]
 
 _OPERATIONS: Final[Mapping[int, str]] = {1: "execute", 2: "write", 4: "read"}
+#: How kernel trees refuse a new name; the system is read-only.
+_REFUSED: Final[Mapping[tuple[str, ...], int]] = {
+    ("proc",): errno.ENOENT,
+    ("sys",): errno.EACCES,
+    ("dev",): errno.EACCES,
+}
+_NAME_BYTES: Final = 255
 
 
 class Storage:
@@ -50,11 +56,6 @@ class Storage:
             return taken
 
 
-def file_error(number: int) -> PhoneFileError:
-    """Return the error for an errno, with the words that bionic has for it."""
-    return PhoneFileError(number, os.strerror(number))
-
-
 def _allowed(node: Node, want: int) -> bool:
     """Return whether a node's mode lets the current user read (4), write (2) or execute (1)."""
     uid = current_uid()
@@ -65,14 +66,14 @@ def _allowed(node: Node, want: int) -> bool:
 
 def _check(node: Node, want: int) -> None:
     if not _allowed(node, want):
-        raise file_error(errno.EACCES)
+        raise PhoneFileError(errno.EACCES)
 
 
 def _held(node: Node) -> HeldFile | Folder:
     """Return a node whose mode and time can be set; raise PhoneFileError for another."""
     if isinstance(node, HeldFile) or (isinstance(node, Folder) and not node.fixed):
         return node
-    raise file_error(errno.EROFS)
+    raise PhoneFileError(errno.EROFS)
 
 
 def _file_stat(node: Node) -> FileStat:
@@ -121,20 +122,15 @@ class _Place:
     def existing(self) -> Node:
         """Return the node; raise PhoneFileError when there is none."""
         if self.node is None:
-            raise file_error(errno.ENOENT)
+            raise PhoneFileError(errno.ENOENT)
         return self.node
 
     def changeable(self) -> Folder:
         """Return the folder in which the name may be made or taken away; raise PhoneFileError when
         it mayn't.
         """
-        if not isinstance(self.above, Folder) or self.above.fixed:
-            # Kernel trees refuse it, the system is read-only.
-            raise file_error(
-                errno.EACCES if self.names[:1] in {("proc",), ("sys",), ("dev",)} else errno.EROFS
-            )
-        if len(self.names) == 1:
-            raise file_error(errno.EROFS)
+        if not isinstance(self.above, Folder) or self.above.fixed or len(self.names) == 1:
+            raise PhoneFileError(_REFUSED.get(self.names[:1], errno.EROFS))
         _check(self.above, 2)
         return self.above
 
@@ -167,15 +163,15 @@ class PhoneTree:
     def _find(self, path: str, *, follow: bool = True, operation: str = "stat") -> _Place:
         """Return where a path leads; raise PhoneFileError, also when a fault denies it."""
         if "\0" in path:
-            raise file_error(errno.EINVAL)
+            raise PhoneFileError(errno.EINVAL)
         place = self._walk(path, follow=follow)
         if place.node is None and (not isinstance(place.above, Folder) or place.above.fixed):
             if operation == "write":
                 place.changeable()
-            raise file_error(errno.ENOENT)
+            raise PhoneFileError(errno.ENOENT)
         number = self._denied(operation, place.path)
         if number:
-            raise file_error(number)
+            raise PhoneFileError(number)
         return place
 
     def _walk(self, path: str, *, follow: bool) -> _Place:
@@ -187,7 +183,9 @@ class PhoneTree:
         while todo:
             name = todo.pop()
             if not isinstance(node, Folder):
-                raise file_error(errno.ENOTDIR)
+                raise PhoneFileError(errno.ENOTDIR)
+            if len(encoded(name)) > _NAME_BYTES:
+                raise PhoneFileError(errno.ENAMETOOLONG)
             if name == "..":
                 if names:
                     names.pop()
@@ -198,7 +196,7 @@ class PhoneTree:
             child = node.child(name)
             if child is None:
                 if todo:
-                    raise file_error(errno.ENOENT)
+                    raise PhoneFileError(errno.ENOENT)
                 return _Place((*names, name), node, None)
             if isinstance(child, LinkNode) and (follow or todo or is_folder):
                 if child.target.startswith("/"):
@@ -211,7 +209,7 @@ class PhoneTree:
             node = child
             nodes.append(node)
         if is_folder and not isinstance(node, Folder):
-            raise file_error(errno.ENOTDIR)
+            raise PhoneFileError(errno.ENOTDIR)
         return _Place(tuple(names), nodes[-2] if names else None, node)
 
     # The contract
@@ -231,7 +229,7 @@ class PhoneTree:
         """Return the names in a folder, sorted."""
         node = self._find(path, operation="list").existing()
         if not isinstance(node, Folder):
-            raise file_error(errno.ENOTDIR)
+            raise PhoneFileError(errno.ENOTDIR)
         _check(node, 4)
         return sorted(node.names())
 
@@ -246,7 +244,7 @@ class PhoneTree:
                 return OpenFile(take=io.BytesIO(node.read()).read)
             case DeviceNode():
                 return OpenFile(take=node.take, put=lambda data: None)
-        raise file_error(errno.EISDIR)
+        raise PhoneFileError(errno.EISDIR)
 
     def open_write(self, path: str, *, mode: int = 0o644, append: bool = False) -> OpenFile:
         """Create or truncate a file; folders above it must exist.
@@ -256,11 +254,11 @@ class PhoneTree:
         with self._changing:
             place = self._find(path, operation="write")
             node = place.node
+            if isinstance(node, Folder) or path.endswith("/"):
+                raise PhoneFileError(errno.EISDIR)
             if node is None:
                 node = HeldFile(mode & 0o777, current_uid())
                 self._enter(place, node)
-            elif isinstance(node, Folder):
-                raise file_error(errno.EISDIR)
             else:
                 _check(node, 2)
         match node:
@@ -274,7 +272,7 @@ class PhoneTree:
                 return OpenFile(put=node.write)
             case DeviceNode():
                 return OpenFile(take=node.take, put=lambda data: None)
-        raise file_error(errno.EACCES)
+        raise PhoneFileError(errno.EACCES)
 
     def _writer(self, file: HeldFile, path: str, *, append: bool) -> Callable[[bytes], None]:
         """Return a function that appends bytes to a file; of too many it writes those that fit."""
@@ -292,7 +290,7 @@ class PhoneTree:
                 place = start + size
                 file.mtime_s = time.time()
             if size < len(data):
-                raise file_error(errno.ENOSPC)
+                raise PhoneFileError(errno.ENOSPC)
 
         return write
 
@@ -311,14 +309,14 @@ class PhoneTree:
                 if file_stat is None:
                     self.make_folder(above)
                 elif not stat.S_ISDIR(file_stat.mode):
-                    raise file_error(errno.EEXIST if count == len(parts) else errno.ENOTDIR)
+                    raise PhoneFileError(errno.EEXIST if count == len(parts) else errno.ENOTDIR)
 
     def make_folder(self, path: str) -> None:
         """Create one folder; the one above must exist."""
         with self._changing:
             place = self._find(path.rstrip("/") or "/", follow=False, operation="write")
             if place.node is not None:
-                raise file_error(errno.EEXIST)
+                raise PhoneFileError(errno.EEXIST)
             self._enter(place, Folder(0o755, current_uid(), fixed=False))
 
     def remove(self, path: str) -> None:
@@ -328,7 +326,7 @@ class PhoneTree:
             node = place.existing()
             folder = place.changeable()
             if isinstance(node, Folder) and node.nodes:
-                raise file_error(errno.ENOTEMPTY)
+                raise PhoneFileError(errno.ENOTEMPTY)
             del folder.nodes[place.names[-1]]
             self._forget(node)
 
@@ -343,9 +341,18 @@ class PhoneTree:
             new = self._find(target, follow=False, operation="write")
             node, replaced = old.existing(), new.node
             from_folder, to_folder = old.changeable(), new.changeable()
+            if replaced is node:
+                return
+            if isinstance(node, Folder):
+                if new.names[: len(old.names)] == old.names:
+                    raise PhoneFileError(errno.EINVAL)
+                if not isinstance(replaced, Folder | None):
+                    raise PhoneFileError(errno.ENOTDIR)
+                if replaced is not None and replaced.nodes:
+                    raise PhoneFileError(errno.ENOTEMPTY)
+            elif isinstance(replaced, Folder):
+                raise PhoneFileError(errno.EISDIR)
             if replaced is not None:
-                if isinstance(replaced, Folder) or isinstance(node, Folder):
-                    raise file_error(errno.EEXIST)
                 self._forget(replaced)
             to_folder.nodes[new.names[-1]] = from_folder.nodes.pop(old.names[-1])
 
@@ -356,12 +363,12 @@ class PhoneTree:
     def set_mode(self, path: str, mode: int) -> None:
         """Set the permission bits, which only the owner and root may."""
         place = self._find(path)
-        node = place.existing()
-        if current_uid() not in {0, node.uid}:
-            raise file_error(errno.EPERM)
+        node = _held(place.existing())
         if not place.names:
-            raise file_error(errno.EROFS)
-        _held(node).mode = mode & 0o7777
+            raise PhoneFileError(errno.EROFS)
+        if current_uid() not in {0, node.uid}:
+            raise PhoneFileError(errno.EPERM)
+        node.mode = mode & 0o7777
 
     # Beyond the contract
 

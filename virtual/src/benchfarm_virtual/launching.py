@@ -15,7 +15,6 @@ from benchfarm_virtual.commands.invocation import (
     CommandFaultError,
     CommandFunction,
     Invocation,
-    find_command,
 )
 from benchfarm_virtual.contract import PhoneFileError, ProgramDiedError, StreamClosedError, decoded
 from benchfarm_virtual.faults import FaultKind
@@ -133,12 +132,15 @@ def _run(request: Launch, path: str) -> int:
         head = request.system.files.open_read(full).read(65536)
     if head.startswith(b"\x7fELF"):
         return run_executable(request, full, head)
+    interpreter = re.match(rb"#! *(\S+)", head)
+    if interpreter and not request.system.files.may(decoded(interpreter[1]), 1):
+        raise LaunchFaultError(f"{request.argv[0]}: No such file or directory", 126)
     return _run_script(request, full)
 
 
 def _phone_command(system: PhoneSystem, path: str) -> CommandFunction | None:
     folder, _, name = path.rpartition("/")
-    return find_command(name, system.props) if folder in _COMMAND_FOLDERS else None
+    return system.commands.get(name) if folder in _COMMAND_FOLDERS else None
 
 
 def _run_script(request: Launch, full: str) -> int:

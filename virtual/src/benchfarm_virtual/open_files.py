@@ -21,7 +21,7 @@ _CLIENT_BYTES: Final = 1 << 20
 
 
 def _refuse(_: object) -> bytes:
-    raise PhoneFileError(errno.EBADF, "Bad file descriptor")
+    raise PhoneFileError(errno.EBADF)
 
 
 class OpenFile:

@@ -7,8 +7,10 @@ Project's adb.
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from stat import S_ISREG
 from typing import TYPE_CHECKING, Final
 
@@ -29,6 +31,15 @@ _DATA_BYTES: Final = 64 * 1024
 
 class _SyncFailedError(Exception):
     """A request failed; the client gets FAIL with this text."""
+
+
+@contextlib.contextmanager
+def _reported(step: str) -> Iterator[None]:
+    """Tell the client of a step in which a file operation failed."""
+    try:
+        yield
+    except PhoneFileError as fault:
+        raise _SyncFailedError(f"{step}: {fault}") from None
 
 
 class SyncService:
@@ -81,7 +92,8 @@ class SyncService:
         try:
             writer = self._create(path, mode)
             mtime_s = self._copy_frames(path, stream, writer)
-            with as_user(0):
+            # What has no mode of its own, such as /dev/null, is written all the same.
+            with as_user(0), contextlib.suppress(PhoneFileError):
                 self._files.set_mode(path, _as_adbd(mode))
                 self._files.set_times(path, mtime_s)
         except _SyncFailedError as failed:
@@ -98,20 +110,19 @@ class SyncService:
         stream.write(_HEAD.pack(b"OKAY", 0))
 
     def _create(self, path: str, mode: int) -> OpenFile:
-        try:
-            self._files.make_folders(path.rpartition("/")[0] or "/")
-        except PhoneFileError as fault:
-            raise _SyncFailedError(f"secure_mkdirs failed: {fault}") from None
-        try:
-            if S_ISREG(self._files.stat(path, follow=False).mode):
-                # A running program has its file open: adbd unlinks before it writes.
-                self._files.remove(path)
-        except PhoneFileError:
-            pass  # there is none, or it can't be removed, which the next step reports
-        try:
+        if (file_stat := self._files.find(path, follow=False)) and S_ISREG(file_stat.mode):
+            # A running program has its file open: adbd unlinks before it writes.
+            self._discard(path)
+        with _reported("couldn't create file"):
+            try:
+                return self._files.open_write(path, mode=_as_adbd(mode))
+            except PhoneFileError as fault:
+                if fault.errno != errno.ENOENT:
+                    raise
+        with _reported("secure_mkdirs failed"):
+            self._files.make_folders(path.rstrip("/").rpartition("/")[0] or "/")
+        with _reported("couldn't create file"):
             return self._files.open_write(path, mode=_as_adbd(mode))
-        except PhoneFileError as fault:
-            raise _SyncFailedError(f"couldn't create file: {fault}") from None
 
     def _copy_frames(self, path: str, stream: Stream, writer: OpenFile) -> int:
         """Write the frames' data; return the time that comes with DONE."""
@@ -122,18 +133,14 @@ class SyncService:
             if name != b"DATA" or value > _DATA_BYTES:
                 raise _SyncFailedError(f"invalid data message: {name!r} of {value} bytes")
             data = stream.exactly(value)
-            try:
+            with _reported("write failed"):
                 writer.write(self._maybe_flipped(data, path))
-            except PhoneFileError as fault:
-                raise _SyncFailedError(f"write failed: {fault}") from None
             self._faults.reach("push", value, subject=path)
 
     def _discard(self, path: str) -> None:
-        """What was only half written is removed again, as adbd does when the link ends."""
-        try:
+        """Remove a file, such as one that was only half written when the link ended."""
+        with contextlib.suppress(PhoneFileError):
             self._files.remove(path)
-        except PhoneFileError:
-            pass
 
     def _skip_data(self, stream: Stream) -> None:
         while True:

@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from benchfarm_virtual.commands.invocation import Invocation
+from benchfarm_virtual.commands.invocation import Invocation, commands_of
 from benchfarm_virtual.contract import SHELL_UID, ShellSession
 from benchfarm_virtual.data import DEFAULTS
 from benchfarm_virtual.faults import FaultKind, FaultTable
@@ -126,6 +126,7 @@ class PhoneSystem:
         self.state = PhoneState()
         self.tracing = TraceService(time, self.props)
         self.activities = ActivityService(self)
+        self.commands = commands_of(self)
         self.files.root.nodes |= computed_trees(self)
         _lay_out(self.files)
         faults.handle(FaultKind.SCREEN_LOCK, lambda fault: self.state.lock())

@@ -18,9 +18,21 @@ def test_mtime_and_the_owners_mode_bits_go_with_a_file(link, tmp_path, mode, on_
     assert (stat.mode & 0o7777, stat.mtime_s) == (on_phone, 1_500_000_000)
 
 
-def test_push_to_a_read_only_place_says_why(link, tmp_path):
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        ("/system/f", "couldn't create file: Read-only file system"),
+        ("/proc/f", "couldn't create file: No such file or directory"),
+        (f"{TMP}/new/", "couldn't create file: Is a directory"),
+        (f"{TMP}/file/f", "couldn't create file: Not a directory"),
+        (f"{TMP}/{'long' * 64}", "couldn't create file: File name too long"),
+        ("/dev/null", "1 file pushed"),
+    ],
+)
+def test_push_says_what_the_place_makes_of_it(link, tmp_path, target, words):
+    link.shell(f": >{TMP}/file")
     (tmp_path / "f").write_bytes(bytes(5_000_000))
-    result = link.adb("push", tmp_path / "f", "/system/f")
-    assert result.returncode == 1
-    assert b"couldn't create file: " in result.stderr + result.stdout
-    assert link.shell("echo alive") == "alive\n"
+    result = link.adb("push", tmp_path / "f", target)
+    assert words in (result.stderr + result.stdout).decode()
+    assert result.returncode == int(words.startswith("couldn't"))
+    assert link.shell(f"ls -d {TMP}/new || echo none") == "none\n"

@@ -29,6 +29,8 @@ def ls(call: Invocation) -> None:
         if "d" in options or not modes.S_ISDIR(file_stat.mode):
             call.out.line(call.shown)
             return
+        if len(options.args) > 1:
+            call.fail("a virtual phone lists one folder at a time")
         for name in call.files.list(path):
             if name[0] != "." or "A" in options:
                 call.out.line(name)
@@ -56,15 +58,20 @@ def stat(call: Invocation) -> None:
 
 @command("df")
 def df(call: Invocation) -> None:
-    """Print the usage of the data partition, whatever the arguments."""
+    """Print the usage of the data partition for each path, wherever it is."""
     storage = call.files.storage
     total, used = storage.total_bytes >> 10, storage.used_bytes >> 10
     call.out.line(
         f"{'Filesystem':<16}{'1K-blocks':>10} {'Used':>9} {'Available':>9} Use% Mounted on"
     )
-    call.out.line(
-        f"{'/dev/block/dm-4':<16}{total:>10} {used:>9} {total - used:>9} {-(-used * 100 // total):>3}% /data"
-    )
+
+    def row(path: str) -> None:
+        call.files.stat(path)
+        call.out.line(
+            f"{'/dev/block/dm-4':<16}{total:>10} {used:>9} {total - used:>9} {-(-used * 100 // total):>3}% /data"
+        )
+
+    call.each(read_options(call, "k").args or ["/data"], row)
 
 
 #: Of the memory's bandwidth, what one core gets by filling it.
@@ -109,7 +116,7 @@ def rmdir(call: Invocation) -> None:
 
     def removed(path: str) -> None:
         if not modes.S_ISDIR(call.files.stat(path, follow=False).mode):
-            raise PhoneFileError(errno.ENOTDIR, "Not a directory")
+            raise PhoneFileError(errno.ENOTDIR)
         call.files.remove(path)
 
     call.each(options.args, removed)
@@ -120,6 +127,8 @@ def rm(call: Invocation) -> None:
     """Remove files; -r folders with all in them, -f without complaint about what isn't there."""
     options = read_options(call, "fr")
     deep, forced = "r" in options, "f" in options
+    if not forced:
+        call.need(options.args)
 
     def removed(path: str, label: str) -> bool:
         """Return whether all is removed; a folder that isn't empty has no message of its own."""
@@ -127,7 +136,7 @@ def rm(call: Invocation) -> None:
             file_stat = call.files.stat(path, follow=False)
             if modes.S_ISDIR(file_stat.mode):
                 if not deep:
-                    raise PhoneFileError(errno.EISDIR, "Is a directory")
+                    raise PhoneFileError(errno.EISDIR)
                 if forced and not call.files.may(path, 4):
                     call.files.set_mode(path, 0o700)
                 readable = call.files.may(path, 4)
@@ -150,9 +159,16 @@ def rm(call: Invocation) -> None:
 
 @command("mv")
 def mv(call: Invocation) -> None:
-    """Give a file or folder another name within a file system."""
-    source, target = read_options(call, "f").args
-    call.each([source], lambda path: call.files.rename(path, call.path(target)))
+    """Give a file or folder another name within a file system, or move it into a folder."""
+    *sources, target = read_options(call, "f").args
+    place = call.files.find(call.path(target))
+    is_folder = place is not None and modes.S_ISDIR(place.mode)
+
+    def move(path: str) -> None:
+        name = f"/{path.rstrip('/').rpartition('/')[2]}" if is_folder else ""
+        call.files.rename(path.rstrip("/"), call.path(target) + name)
+
+    call.each(sources, move)
 
 
 @command("chmod")

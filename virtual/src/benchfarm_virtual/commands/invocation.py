@@ -8,7 +8,7 @@ import contextlib
 import getopt
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NoReturn
@@ -20,7 +20,6 @@ from benchfarm_virtual.processes import Process
 if TYPE_CHECKING:
     from benchfarm_virtual.files import PhoneTree
     from benchfarm_virtual.launching import Launch
-    from benchfarm_virtual.system import PhoneProps
     from benchfarm_virtual.userland import PhoneSystem
 
 
@@ -87,10 +86,16 @@ class Invocation:
         """The phone's files."""
         return self.system.files
 
-    def each(self, paths: Iterable[str], action: Callable[[str], None]) -> None:
+    def need(self, args: Sequence[str]) -> None:
+        """End the command when there are no arguments, in toybox's words."""
+        if not args:
+            self.fail(f'Needs 1 argument (see "{self.name} --help")')
+
+    def each(self, paths: Sequence[str], action: Callable[[str], None]) -> None:
         """Run an action on each path, made absolute; complain of those on which it fails. Meanwhile
         ``shown`` is the path as it was typed.
         """
+        self.need(paths)
         for path in paths:
             try:
                 self.shown = path
@@ -213,18 +218,18 @@ def read_options(
 
 #: Returns the exit code; None is 0, or 1 when an action has failed.
 CommandFunction = Callable[["Invocation"], int | None]
-#: By their names, and since which API level phones have them.
-_COMMANDS: dict[str, tuple[CommandFunction, int]] = {}
+#: By their names, and which phones have them.
+_COMMANDS: dict[str, tuple[CommandFunction, Callable[[PhoneSystem], bool]]] = {}
 
 
-def command(*names: str, since_sdk: int = 0) -> Callable[[CommandFunction], CommandFunction]:
-    """Enter a function into the table of commands under its names; phones below ``since_sdk`` don't
-    have it.
-    """
+def command(
+    *names: str, on: Callable[[PhoneSystem], bool] = lambda system: True
+) -> Callable[[CommandFunction], CommandFunction]:
+    """Enter a function into the table of commands under its names, for the phones that have it."""
 
     def enter(function: CommandFunction) -> CommandFunction:
         for name in names:
-            _COMMANDS[name] = function, since_sdk
+            _COMMANDS[name] = function, on
         return function
 
     return enter
@@ -237,14 +242,7 @@ def _load() -> None:
         importlib.import_module(f"{package.__name__}.{module.name}")
 
 
-def find_command(name: str, props: PhoneProps) -> CommandFunction | None:
-    """Return the command of a name on a phone with these properties, or None."""
+def commands_of(system: PhoneSystem) -> Mapping[str, CommandFunction]:
+    """Return the commands of a phone by their names."""
     _load()
-    function, since_sdk = _COMMANDS.get(name, (None, 0))
-    return function if since_sdk <= props.sdk else None
-
-
-def command_names(props: PhoneProps) -> Sequence[str]:
-    """Return the names of all commands of a phone with these properties."""
-    _load()
-    return sorted(name for name, (_, since_sdk) in _COMMANDS.items() if since_sdk <= props.sdk)
+    return {name: function for name, (function, on) in _COMMANDS.items() if on(system)}

@@ -79,6 +79,7 @@ def _mask(call: Invocation, text: str) -> int:
 def renice(call: Invocation) -> None:
     """Change a process's priority."""
     options = read_options(call, "p", "n")
+    call.need(options.args)
     for name in options.args:
         process = call.system.processes.named(name)
         if process is None:
@@ -86,12 +87,9 @@ def renice(call: Invocation) -> None:
         process.nice = min(19, process.nice + int(options.last("n", "0")))
 
 
-@command("su")
+@command("su", on=lambda system: system.rooted)
 def su(call: Invocation) -> int:
-    """Become root, on a rooted phone."""
-    if not call.system.rooted and call.uid != 0:
-        call.error("/system/bin/sh: su: inaccessible or not found")
-        return 127
+    """Become root."""
     args = list(call.args)
     if args[:1] in (["0"], ["root"]):
         args.pop(0)
@@ -122,7 +120,8 @@ def run_as(call: Invocation) -> int:
 @command("id")
 def id_(call: Invocation) -> None:
     """Print the user's number: ``id -u``."""
-    read_options(call, "u")
+    if "u" not in read_options(call, "u"):
+        call.fail("a virtual phone knows id -u only")
     call.out.line(call.uid)
 
 
@@ -159,7 +158,10 @@ def sleep(call: Invocation) -> None:
 @command("date")
 def date(call: Invocation) -> None:
     """Print the time (UTC) by a format: ``+FORMAT``."""
-    call.out.line(local_time(call.system.time.wall_s()).strftime(call.args[-1].removeprefix("+")))
+    (form,) = call.args or ("",)
+    if not form.startswith("+"):
+        call.fail("a virtual phone knows date +FORMAT only")
+    call.out.line(local_time(call.system.time.wall_s()).strftime(form[1:]))
 
 
 #: What ps can show: its form, and its value.

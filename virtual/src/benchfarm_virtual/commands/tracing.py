@@ -32,6 +32,8 @@ _VALUE: Final = re.compile(r"([a-z_]\w*)\s*:\s*(\"[^\"\n]*\"|-?[\w.]+)")
 _LONGEST_SLEEP_S: Final = 60.0
 #: What is left in the kernel's buffers is read before the file is written.
 _FLUSH_S: Final = 0.5
+#: From this API level on there is perfetto.
+_PERFETTO_SDK: Final = 28
 #: From this API level on there is android.power; it reads no more rails, and no more often.
 _POWER_SDK: Final = 29
 _MOST_RAILS: Final = 32
@@ -52,7 +54,7 @@ class _Config:
         return int(texts[0]) if texts and texts[0].isdigit() else 0
 
 
-@command("perfetto", since_sdk=28)
+@command("perfetto", on=lambda system: system.props.sdk >= _PERFETTO_SDK)
 def perfetto(call: Invocation) -> int:
     """Record a trace: ``perfetto --txt -c - -o FILE --background``."""
     options = read_options(call, "", "co", long=["txt", "background"])

@@ -48,7 +48,7 @@ def read_content(call: Invocation, path: str) -> bytes:
     """
     place = call.path(path)
     if stat.S_ISDIR(call.files.stat(place).mode):
-        raise PhoneFileError(errno.ENODEV, "No such device")
+        raise PhoneFileError(errno.ENODEV)
     return call.files.open_read(place).read()
 
 

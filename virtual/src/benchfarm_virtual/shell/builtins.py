@@ -106,9 +106,9 @@ def _cd(shell: Shell, args: Sequence[str]) -> int:
     where = posixpath.normpath(shell.absolute(args[0] if args else shell.lookup("HOME") or "."))
     try:
         if not stat.S_ISDIR(shell.files.stat(where).mode):
-            raise PhoneFileError(errno.ENOTDIR, "Not a directory")
+            raise PhoneFileError(errno.ENOTDIR)
         if not shell.files.may(where, 1):
-            raise PhoneFileError(errno.EACCES, "Permission denied")
+            raise PhoneFileError(errno.EACCES)
     except PhoneFileError as exc:
         shell.complain(f"cd: {where}: {exc}")
         return 2

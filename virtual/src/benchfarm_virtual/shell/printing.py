@@ -27,9 +27,12 @@ def _escaped(char: str) -> str:
 
 
 def echoed(args: Sequence[str]) -> bytes:
-    """Return the output of ``echo args``, with escapes as in mksh. Raises PrintFaultError."""
-    text = _ESCAPE.sub(lambda match: _escaped(match[1]), " ".join(args))
-    return encoded(f"{text}\n")
+    """Return the output of ``echo args``, with options and escapes as in mksh. Raises PrintFaultError."""
+    words, end = list(args), "\n"
+    while words and re.fullmatch("-[en]+", words[0]):
+        end = "" if "n" in words.pop(0) else end
+    text = _ESCAPE.sub(lambda match: _escaped(match[1]), " ".join(words))
+    return encoded(text + end)
 
 
 def printed(template: str, args: Sequence[str]) -> bytes:

@@ -8,7 +8,6 @@ import errno
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from benchfarm_virtual.commands.invocation import command_names
 from benchfarm_virtual.contract import SYSTEM_UID, PhoneFileError, encoded
 from benchfarm_virtual.processes import Group, Process, current_process
 from benchfarm_virtual.trees.node import (
@@ -30,7 +29,6 @@ _TICKS_PER_S: Final = 100
 
 def computed_trees(system: PhoneSystem) -> Mapping[str, Node]:
     """Return the computed entries of the root folder."""
-    commands = [*command_names(system.props), "toybox"]
     return {
         "proc": _ProcFolder(system),
         "sys": sysfs_tree(system.hardware),
@@ -42,7 +40,7 @@ def computed_trees(system: PhoneSystem) -> Mapping[str, Node]:
             },
             0o755,
         ),
-        "system": tree({f"bin/{name}": FileNode(mode=0o755) for name in commands}, 0o755),
+        "system": tree({f"bin/{name}": FileNode(mode=0o755) for name in system.commands}, 0o755),
         "bin": LinkNode("/system/bin"),
     }
 
@@ -58,7 +56,7 @@ def _groups(system: PhoneSystem) -> Mapping[str, Node]:
         def move(data: bytes) -> None:
             process = system.processes.named(data.decode("ascii", "replace").strip())
             if process is None:
-                raise PhoneFileError(errno.ESRCH, "No such process")
+                raise PhoneFileError(errno.ESRCH)
             process.group = group
 
         return FileNode(read=pids, write=move, mode=0o664, uid=SYSTEM_UID)

@@ -37,7 +37,7 @@ def sysfs_tree(hardware: VirtualHardware) -> Folder:
 def _number(data: bytes) -> int:
     """Return the number that is written to a file; raise PhoneFileError for any other text."""
     if not data.strip().isdigit():
-        raise PhoneFileError(errno.EINVAL, "Invalid argument")
+        raise PhoneFileError(errno.EINVAL)
     return int(data)
 
 
@@ -48,7 +48,7 @@ def _policy(hardware: VirtualHardware, number: int, clocks: Clocks) -> Mapping[s
     def govern(data: bytes) -> None:
         governor = data.decode("ascii", "replace").strip()
         if governor not in hardware.profile.governors:
-            raise PhoneFileError(errno.EINVAL, "Invalid argument")
+            raise PhoneFileError(errno.EINVAL)
         hardware.set_limits(now(), governor=governor)
 
     return {

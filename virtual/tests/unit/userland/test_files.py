@@ -47,7 +47,7 @@ def test_folder_that_may_no_longer_be_searched_is_closed_at_once(phone):
 
 @pytest.mark.parametrize(
     ("path", "number"),
-    [("/system/x", errno.EROFS), ("/x", errno.EROFS), ("/sys/x", errno.EACCES), ("/proc/x", errno.EACCES),
+    [("/system/x", errno.EROFS), ("/x", errno.EROFS), ("/sys/x", errno.EACCES), ("/proc/x", errno.ENOENT),
      ("/data/x", errno.EACCES), ("/data/data/x", errno.EACCES), ("/data/local/x", errno.EACCES)],
 )  # fmt: skip
 def test_shell_user_may_not_write_there(phone, path, number):
