@@ -211,7 +211,7 @@ class _Phone:
             at=NOW,
             uptime_s=self.time.now_s,
             boot_id="b",
-            heat_c={zone.name: zone.heat_c for zone in self.hardware.zones()},
+            heat_c=dict(self.hardware.zones()),
             thermal_status=self.hardware.thermal_status(),
             cooling=down,
             clock_khz={cluster.cpus[0]: cluster.current_khz for cluster in clusters},

@@ -1,6 +1,7 @@
 """``python -m benchfarm_virtual FOLDER SETTINGS``: virtual phones, in the foreground.
 
-``benchfarm virtual up`` and :func:`benchfarm_virtual.control.start_phones` start it.
+``benchfarm virtual up`` and :func:`benchfarm_virtual.control.start_phones` start it. Exit codes: 0
+when it was told to end, 2 for a wrong call, 3 when a phone can't be had.
 """
 
 from __future__ import annotations
@@ -11,17 +12,24 @@ import os
 import sys
 from pathlib import Path
 
-from benchfarm_virtual.errors import VirtualError
+from benchfarm_virtual.errors import UsageError, VirtualError
 from benchfarm_virtual.serving import serve
 
 
-def main(state_dir: str, settings: str) -> int:
+def main(*words: str) -> int:
     """Run virtual phones and return its exit code; what went wrong is one line on stderr."""
     logging.basicConfig(
         level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
     try:
-        serve(Path(state_dir), json.loads(settings))
+        try:
+            state_dir, settings = Path(words[0]), json.loads(words[1])
+        except (LookupError, ValueError):
+            raise UsageError(
+                "usage: python -m benchfarm_virtual FOLDER SETTINGS, with the settings as JSON",
+                hint="'benchfarm virtual up' starts virtual phones",
+            ) from None
+        serve(state_dir, settings)
     except VirtualError as error:
         sys.stderr.write(f"{error}\n" + (f"{error.hint}\n" if error.hint else ""))
         return error.exit_code

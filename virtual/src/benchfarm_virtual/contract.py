@@ -93,14 +93,6 @@ LogPriority = Literal["V", "D", "I", "W", "E", "F"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ThermalZone:
-    """One thermal zone as sysfs shows it."""
-
-    name: str
-    heat_c: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Battery:
     """The battery as dumpsys shows it."""
 

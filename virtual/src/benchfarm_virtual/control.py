@@ -16,10 +16,10 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from benchfarm_virtual.errors import (
     DeviceError,
@@ -43,6 +43,7 @@ _ANSWER_S: Final = 30.0
 _LOOK_AGAIN_S: Final = 0.02
 _LOCK_PATIENCE_S: Final = 1.0
 _LOG_TAIL_BYTES: Final = 2000
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +99,7 @@ def start_phones(
         "adb_keys": [str(key.absolute()) for key in adb_keys],
         "time_factor": time_factor,
         "seed": seed,
-        "phones": [spec.to_json() for spec in phones],
+        "phones": [asdict(spec) for spec in phones],
         "parent_pid": os.getpid() if exit_with_parent else 0,
     }
     with (state_dir / LOG_FILE).open("wb") as log:
@@ -113,18 +114,19 @@ def start_phones(
         )
     # When this process lives longer, someone has to take the exit code.
     threading.Thread(target=process.wait, name="reaper of virtual phones", daemon=True).start()
-    end_s = time.monotonic() + _START_S
-    while time.monotonic() < end_s:
-        info = _read_state(state_dir)
-        if info is not None and info.pid == process.pid:
-            return info
+
+    def started() -> RunningPhones | None:
         if process.poll() is not None:
             raise _start_error(state_dir, process.returncode)
-        time.sleep(_LOOK_AGAIN_S)
-    _end_group(process.pid)
-    raise DeviceTimeoutError(
-        f"the virtual phones weren't ready within {_START_S:g} s; see {state_dir / LOG_FILE}"
-    )
+        info = _read_state(state_dir)
+        return info if info is not None and info.pid == process.pid else None
+
+    if (info := _awaited(started, _START_S)) is None:
+        _end_group(process.pid)
+        raise DeviceTimeoutError(
+            f"the virtual phones weren't ready within {_START_S:g} s; see {state_dir / LOG_FILE}"
+        )
+    return info
 
 
 def read_phones(state_dir: Path) -> RunningPhones:
@@ -184,13 +186,17 @@ def stop_phones(state_dir: Path, *, timeout_s: float = _STOP_S) -> bool:
         ask_phones(state_dir, {"request": "stop"}, timeout_s=timeout_s / 2)
     except (DeviceError, UsageError):
         pass  # it hangs, or is just ending; either way the lock tells
-    if _wait_until_ended(state_dir, timeout_s / 2):
+
+    def ended() -> bool:
+        return not _is_running(state_dir)
+
+    if _awaited(ended, timeout_s / 2):
         return True
     # Its folder may be another computer's or a container's, too, where its number is another one.
     if info is not None and _is_ours(info.pid, state_dir):
         _end_group(info.pid)
     # What is killed ends as soon as a busy computer comes to it.
-    if not _wait_until_ended(state_dir, max(timeout_s, _STOP_S)):
+    if not _awaited(ended, max(timeout_s, _STOP_S)):
         raise DeviceTimeoutError(
             f"{state_dir}: the virtual phones can't be stopped; see {state_dir / LOG_FILE}"
         )
@@ -216,16 +222,16 @@ def take_lock(state_dir: Path) -> int:
 
     Whoever can take the lock knows that no process runs.
 
-    Raises UsageError when another process has it.
+    Raises UsageError when another process has it, or there is no such folder.
     """
-    descriptor = os.open(state_dir / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o600)
-    end_s = time.monotonic() + _LOCK_PATIENCE_S
+    try:
+        descriptor = os.open(state_dir / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as fault:
+        raise UsageError(f"{state_dir}: no folder for virtual phones: {fault.strerror}") from None
     # A process that checks whether another runs holds it for a moment.
-    while not _can_lock(descriptor, fcntl.LOCK_EX):
-        if time.monotonic() > end_s:
-            os.close(descriptor)
-            raise UsageError(f"{state_dir}: virtual phones are running here already")
-        time.sleep(_LOOK_AGAIN_S)
+    if not _awaited(lambda: _can_lock(descriptor, fcntl.LOCK_EX), _LOCK_PATIENCE_S):
+        os.close(descriptor)
+        raise UsageError(f"{state_dir}: virtual phones are running here already")
     return descriptor
 
 
@@ -246,13 +252,12 @@ def _can_lock(descriptor: int, how: int) -> bool:
     return True
 
 
-def _wait_until_ended(state_dir: Path, timeout_s: float) -> bool:
+def _awaited(look: Callable[[], Result], timeout_s: float) -> Result:
+    """Look until there is something, or the time is over; return the last result."""
     end_s = time.monotonic() + timeout_s
-    while _is_running(state_dir):
-        if time.monotonic() >= end_s:
-            return False
+    while not (result := look()) and time.monotonic() < end_s:
         time.sleep(_LOOK_AGAIN_S)
-    return True
+    return result
 
 
 def _is_ours(pid: int, state_dir: Path) -> bool:

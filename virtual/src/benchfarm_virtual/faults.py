@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,10 +27,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
 
-from benchfarm_virtual.data import read_yaml
+from benchfarm_virtual.data import as_record, read_yaml
 from benchfarm_virtual.errors import UsageError
-
-__all__ = ["FAULT_NOTES", "MOMENTS", "Fault", "FaultKind", "FaultTable", "describe", "parse_fault"]
 
 #: Subjects of faults that count the link's bytes: to the phone, and from it.
 _DIRECTIONS: Final = ("up", "down")
@@ -69,6 +68,11 @@ class Fault:
             raise UsageError(f"fault {self.kind} counts no bytes: leave 'bytes' out")
         if min(self.at_bytes or 0, self.times or 0) < 0:
             raise UsageError(f"fault {self.kind}: bytes and times must be 0 or more")
+        for name, value in self.args.items():
+            if isinstance(value, float) and not note.least <= value < math.inf:
+                raise UsageError(
+                    f"fault {self.kind}: {name} must be {note.least:g} or more, not {value:g}"
+                )
         if self.at_bytes and self.moment and self.moment not in (*OF_FILES, *PRINTING):
             counting = ", ".join(name for name in (*OF_FILES, *PRINTING) if name in note.moments)
             raise UsageError(
@@ -425,6 +429,8 @@ class FaultNote:
     summary: str
     #: Setting -> default; a setting not listed here is refused.
     args: Mapping[str, FaultArg] = field(default_factory=dict)
+    #: The least value of those that are numbers.
+    least: float = 0.0
     #: True for a condition that lasts until the fault is removed, unless ``times`` is given.
     lasting: bool = False
     #: The default moment.
@@ -435,14 +441,9 @@ class FaultNote:
     counts_bytes: bool = True
 
 
-def _notes() -> Iterator[tuple[FaultKind, FaultNote]]:
-    for kind, note in read_yaml(Path(__file__).with_name("faults.yaml")).items():
-        if "moments" in note:
-            note["moments"] = tuple(note["moments"])
-        yield FaultKind(kind), FaultNote(**note)
-
-
-FAULT_NOTES: Final[Mapping[FaultKind, FaultNote]] = dict(_notes())
+FAULT_NOTES: Final[Mapping[FaultKind, FaultNote]] = as_record(
+    Mapping[FaultKind, FaultNote], read_yaml(Path(__file__).with_name("faults.yaml"))
+)
 
 
 def describe() -> str:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from benchfarm_virtual.contract import Battery, ThermalZone
+from benchfarm_virtual.contract import Battery
 from benchfarm_virtual.heat import Clocks, Heat, next_lower
 from benchfarm_virtual.processes import Process, listed
 from benchfarm_virtual.profiles import VirtualProfile
@@ -196,8 +196,8 @@ class VirtualHardware:
         with self._lock:
             return min(1.0, sum(work.gpu_share for work in self._works))
 
-    def zones(self) -> Sequence[ThermalZone]:
-        """Return the thermal zones."""
+    def zones(self) -> Mapping[str, float]:
+        """Return the temperature of each thermal zone by its name."""
         with self._updated():
             heats = {
                 "soc": self._heat.soc_c,
@@ -205,13 +205,10 @@ class VirtualHardware:
                 "skin": self._heat.body_c,
                 "battery": self._heat.battery_c,
             }
-            return [
-                ThermalZone(
-                    name=zone.name,
-                    heat_c=round(heats[zone.follows] + zone.offset_c, 1),
-                )
+            return {
+                zone.name: round(heats[zone.follows] + zone.offset_c, 1)
                 for zone in self.profile.thermal.zones
-            ]
+            }
 
     def thermal_status(self) -> int:
         """Return 0 (none) to 6 (shutdown), by the skin's temperature."""

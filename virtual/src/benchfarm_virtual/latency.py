@@ -52,8 +52,8 @@ class OpWork:
 
 
 @lru_cache(maxsize=4096)
-def op_work(subgraph: Subgraph, operator: Operator, scale: float = 1.0) -> OpWork:
-    """Return an operator's work; ``scale`` is how much larger the inputs are than the file says."""
+def op_work(subgraph: Subgraph, operator: Operator) -> OpWork:
+    """Return an operator's work."""
     inputs = subgraph.operator_inputs(operator)
     outputs = subgraph.operator_outputs(operator)
     op_class: OpClass = "other"
@@ -74,9 +74,9 @@ def op_work(subgraph: Subgraph, operator: Operator, scale: float = 1.0) -> OpWor
     )
     return OpWork(
         op_class=op_class,
-        macs=float(subgraph.macs(operator)) * scale,
+        macs=float(subgraph.macs(operator)),
         weight_bytes=float(sum(t.size_bytes for t in inputs if t.constant)),
-        activation_bytes=float(activations) * scale,
+        activation_bytes=float(activations),
         quantized=data_type(subgraph, operator) in {"INT8", "UINT8"},
         free=operator.name in _FREE,
     )
@@ -249,22 +249,22 @@ class NodeWork:
         return time_us
 
 
-def plan_work(plan: SubgraphPlan, *, scale: float = 1.0) -> list[NodeWork]:
+def plan_work(plan: SubgraphPlan) -> list[NodeWork]:
     """Return the work of each node that a plan executes."""
-    return [_node_work(plan, plan.nodes[node_id], scale) for node_id in plan.execution]
+    return [_node_work(plan, plan.nodes[node_id]) for node_id in plan.execution]
 
 
-def _node_work(plan: SubgraphPlan, node: PlanNode, scale: float) -> NodeWork:
+def _node_work(plan: SubgraphPlan, node: PlanNode) -> NodeWork:
     subgraph = plan.subgraph
     if node.operator is not None:
-        return NodeWork(node=node, unit=BUILTIN, works=(op_work(subgraph, node.operator, scale),))
+        return NodeWork(node=node, unit=BUILTIN, works=(op_work(subgraph, node.operator),))
     replaced = [plan.nodes[i].operator for i in node.replaced]
     boundary = 0.0
     for index in (*node.inputs, *node.outputs):
         tensor = subgraph.tensor(index)
         if tensor is not None and not tensor.constant:
-            boundary += tensor.size_bytes * scale
-    works = [op_work(subgraph, operator, scale) for operator in replaced if operator is not None]
+            boundary += tensor.size_bytes
+    works = [op_work(subgraph, operator) for operator in replaced if operator is not None]
     return NodeWork(
         node=node, unit=node.delegate or BUILTIN, works=tuple(works), boundary_bytes=boundary
     )

@@ -27,18 +27,10 @@ if TYPE_CHECKING:
 
 #: Folders whose files are the phone's own commands.
 _COMMAND_FOLDERS: Final = frozenset({"/system/bin", "/bin"})
-DEFAULT_PATH = (
-    "/product/bin:/apex/com.android.runtime/bin:/apex/com.android.art/bin:/system_ext/bin:/system/bin:/system/xbin:"
-    "/odm/bin:/vendor/bin:/vendor/xbin"
-)
 
 
-class LaunchFaultError(Exception):
+class LaunchFaultError(CommandFaultError):
     """A command can't be started; ``code`` is 126 or 127."""
-
-    def __init__(self, message: str, code: int) -> None:
-        super().__init__(message)
-        self.code = code
 
 
 @dataclass(slots=True, kw_only=True)
@@ -77,7 +69,7 @@ def launch(request: Launch) -> int:
     """
     system, process = request.system, request.process
     name = request.argv[0]
-    path = find_program(system, name, path=request.env.get("PATH", DEFAULT_PATH))
+    path = find_program(system, name, path=request.env["PATH"])
     if path is None:
         raise LaunchFaultError(f"{name}: inaccessible or not found", 127)
     process.argv = tuple(request.argv)
@@ -117,17 +109,14 @@ def _run(request: Launch, path: str) -> int:
         return status & 0xFF
     full = path if path.startswith("/") else f"{request.cwd}/{path}"
     try:
-        file_stat = request.system.files.stat(full)
+        if stat.S_ISDIR(request.system.files.stat(full).mode):
+            raise PhoneFileError(errno.EISDIR)
+        if not request.system.files.may(full, 1):
+            raise PhoneFileError(errno.EACCES)
     except PhoneFileError as exc:
-        if exc.errno == errno.EACCES:
-            raise LaunchFaultError(
-                f"{request.argv[0]}: can't execute: Permission denied", 126
-            ) from exc
+        if exc.errno in {errno.EACCES, errno.EISDIR}:
+            raise LaunchFaultError(f"{request.argv[0]}: can't execute: {exc}", 126) from exc
         raise LaunchFaultError(f"{request.argv[0]}: inaccessible or not found", 127) from exc
-    if stat.S_ISDIR(file_stat.mode):
-        raise LaunchFaultError(f"{request.argv[0]}: can't execute: Is a directory", 126)
-    if not request.system.files.may(full, 1):
-        raise LaunchFaultError(f"{request.argv[0]}: can't execute: Permission denied", 126)
     with as_user(0):
         head = request.system.files.open_read(full).read(65536)
     if head.startswith(b"\x7fELF"):
@@ -149,7 +138,7 @@ def _run_script(request: Launch, full: str) -> int:
     text = decoded(request.system.files.open_read(full).read())
     request.process.is_shell = True
     shell = Shell(request, name=request.argv[0], positional=list(request.argv[1:]))
-    return shell.run(text)
+    return shell.run_as_subshell(lambda: shell.run_text(text))
 
 
 def run_executable(launch: Launch, path: str, head: bytes) -> int:

@@ -16,7 +16,6 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
@@ -52,45 +51,13 @@ class _WireError(Exception):
     """The link ended, or received data is no packet; the connection has to be closed."""
 
 
-@dataclass(slots=True, kw_only=True)
-class LinkState:
-    """Shared by all connections of one phone: allowed keys, services, and the link's behaviour."""
-
-    serial: str
-    allowed_keys: Sequence[RSAPublicKey]
-    banner: Callable[[], bytes]
-    #: Service's name -> its function, or None to refuse it.
-    service_for: Callable[[str], Service | None]
-    faults: FaultTable
-    #: Set while nothing is held back: a link that hangs is neither read nor written.
-    flows: threading.Event = field(default_factory=threading.Event)
-    #: 0: as fast as it goes.
-    bytes_per_s: float = 0.0
-
-    def pace(self, count_bytes: int) -> None:
-        """Wait for the time of ``count_bytes`` bytes on a slow link."""
-        rate = self.bytes_per_s  # another thread may change it between two reads
-        if rate:
-            time.sleep(count_bytes / rate)
-
-    def portion(self, count_bytes: int) -> int:
-        """Return how many of ``count_bytes`` bytes move at once."""
-        rate = self.bytes_per_s
-        if not rate:
-            return count_bytes
-        return min(count_bytes, max(1, int(rate * _SLOW_PORTION_S)))
-
-
 class Connection:
     """The phone's end of one TCP connection. Methods may be called from any thread."""
 
-    def __init__(
-        self, sock: socket.socket, link: LinkState, on_close: Callable[[Connection], None]
-    ) -> None:
+    def __init__(self, sock: socket.socket, server: PhoneServer) -> None:
         self._sock = sock
-        self._link = link
-        self._on_close = on_close
-        self._challenge = KeyChallenge(link.allowed_keys)
+        self._server = server
+        self._challenge = KeyChallenge(server.allowed_keys)
         #: Whether the adb server has been let in.
         self.online = False
         self._max_payload_bytes = _MAX_PAYLOAD_BYTES
@@ -104,7 +71,7 @@ class Connection:
     def start(self) -> None:
         """Read it from now on, in a thread of its own."""
         threading.Thread(
-            target=self._read_all, name=f"{self._link.serial} link", daemon=True
+            target=self._read_all, name=f"{self._server.serial} link", daemon=True
         ).start()
 
     # Sending
@@ -115,13 +82,13 @@ class Connection:
         total = sum(payload) & 0xFFFFFFFF if command in (AUTH, CNXN) else 0
         head = _HEADER.pack(command, arg0, arg1, len(payload), total, command ^ 0xFFFFFFFF)
         size = len(head) + len(payload)
-        passing, cut = self._link.faults.advance(FaultKind.CUT, size, subject="down")
+        passing, cut = self._server.faults.advance(FaultKind.CUT, size, subject="down")
         with self._send_lock:
             self._unsent += b"".join((head, payload))[:passing]
             self._flush()
         if cut is not None:
             self.close()
-        self._link.faults.reach("", size, subject="down")
+        self._server.faults.reach("", size, subject="down")
 
     def resume(self) -> None:
         """Send the packets that were held back while the link hung."""
@@ -132,12 +99,12 @@ class Connection:
         data, self._unsent = memoryview(self._unsent), bytearray()
         try:
             while data and not self._gone:
-                if not self._link.flows.is_set():
+                if not self._server.flows.is_set():
                     self._unsent = bytearray(data)
                     return
-                count = self._link.portion(len(data))
+                count = self._server.portion(len(data))
                 self._sock.sendall(data[:count])
-                self._link.pace(count)
+                self._server.pace(count)
                 data = data[count:]
         except OSError:
             self._hang_up()
@@ -146,7 +113,7 @@ class Connection:
 
     def _read_all(self) -> None:
         try:
-            self._link.faults.reach("connect")
+            self._server.faults.reach("connect")
             while not self._gone:
                 self._take_packet()
         except (OSError, _WireError):
@@ -170,18 +137,18 @@ class Connection:
     def _exactly(self, count: int) -> bytearray:
         data = bytearray(count)
         remaining = memoryview(data)
-        faults = self._link.faults
+        faults = self._server.faults
         while remaining:
-            received = self._sock.recv_into(remaining[: self._link.portion(len(remaining))])
+            received = self._sock.recv_into(remaining[: self._server.portion(len(remaining))])
             if not received:
                 raise _WireError
-            while not self._link.flows.wait(_HUNG_POLL_S):
+            while not self._server.flows.wait(_HUNG_POLL_S):
                 if self._gone:
                     raise _WireError
             _, cut = faults.advance(FaultKind.CUT, received, subject="up")
             if cut is not None:
                 raise _WireError
-            self._link.pace(received)
+            self._server.pace(received)
             faults.reach("", received, subject="up")
             remaining = remaining[received:]
         return data
@@ -215,7 +182,7 @@ class Connection:
 
     def _on_signature(self, signature: bytearray) -> None:
         is_right = self._challenge.check(bytes(signature))
-        if is_right and not self._link.faults.active(FaultKind.UNAUTHORIZED):
+        if is_right and not self._server.faults.active(FaultKind.UNAUTHORIZED):
             self._welcome()
         else:
             self._ask_for_proof()
@@ -227,7 +194,7 @@ class Connection:
 
     def _welcome(self) -> None:
         self.online = True
-        self.send(CNXN, _VERSION, _MAX_PAYLOAD_BYTES, self._link.banner())
+        self.send(CNXN, _VERSION, _MAX_PAYLOAD_BYTES, self._server.banner())
 
     # Streams
 
@@ -236,11 +203,11 @@ class Connection:
         if not self.online or not remote_id:
             return
         moment = f"open:{name.partition(':')[0].partition(',')[0]}"
-        self._link.faults.reach(moment)
+        self._server.faults.reach(moment)
         if self._gone:
             return
-        is_refused = self._link.faults.take(FaultKind.CLOSED, moment) is not None
-        service = None if is_refused else self._link.service_for(name)
+        is_refused = self._server.faults.take(FaultKind.CLOSED, moment) is not None
+        service = None if is_refused else self._server.service_for(name)
         if service is None:
             self.send(CLSE, 0, remote_id)
             return
@@ -251,7 +218,7 @@ class Connection:
         thread = threading.Thread(
             target=_serve,
             args=(service, stream),
-            name=f"{self._link.serial} {name[:60]}",
+            name=f"{self._server.serial} {name[:60]}",
             daemon=True,
         )
         thread.start()
@@ -274,7 +241,7 @@ class Connection:
         """Close the connection and everything opened over it."""
         self._hang_up()
         self._drop_streams()
-        self._on_close(self)
+        self._server.connections.discard(self)
 
     def _hang_up(self) -> None:
         """End both directions; the thread that reads sees it, and lets go of the socket."""
@@ -295,17 +262,49 @@ def _serve(service: Service, stream: Stream) -> None:
 
 
 class PhoneServer:
-    """Listens for one phone. Methods may be called from any thread."""
+    """Listens for one phone, and is what its connections share: allowed keys, services, the link's
+    behaviour. Methods may be called from any thread.
+    """
 
-    def __init__(self, link: LinkState) -> None:
-        self._link = link
+    def __init__(
+        self,
+        serial: str,
+        allowed_keys: Sequence[RSAPublicKey],
+        faults: FaultTable,
+        *,
+        banner: Callable[[], bytes],
+        service_for: Callable[[str], Service | None],
+    ) -> None:
+        """``service_for``: a service's name -> its function, or None to refuse it."""
+        self.serial = serial
+        self.allowed_keys = allowed_keys
+        self.faults = faults
+        self.banner = banner
+        self.service_for = service_for
+        #: Set while nothing is held back: a link that hangs is neither read nor written.
+        self.flows = threading.Event()
+        self.flows.set()
+        #: 0: as fast as it goes.
+        self.bytes_per_s = 0.0
         self._listener: socket.socket | None = None
         #: Holds the port while the phone is away.
         self._reserved: socket.socket | None = None
         self._acceptor: threading.Thread | None = None
-        self._connections: set[Connection] = set()
+        self.connections: set[Connection] = set()
         self.port = 0
-        link.flows.set()
+
+    def pace(self, count_bytes: int) -> None:
+        """Wait for the time of ``count_bytes`` bytes on a slow link."""
+        rate = self.bytes_per_s  # another thread may change it between two reads
+        if rate:
+            time.sleep(count_bytes / rate)
+
+    def portion(self, count_bytes: int) -> int:
+        """Return how many of ``count_bytes`` bytes move at once."""
+        rate = self.bytes_per_s
+        if not rate:
+            return count_bytes
+        return min(count_bytes, max(1, int(rate * _SLOW_PORTION_S)))
 
     @property
     def listening(self) -> bool:
@@ -350,9 +349,9 @@ class PhoneServer:
     def hang(self, *, hung: bool) -> None:
         """Hold everything back, or let it go on."""
         if hung:
-            self._link.flows.clear()
+            self.flows.clear()
         else:
-            self._link.flows.set()
+            self.flows.set()
             self._each(Connection.resume)
 
     def admit(self) -> None:
@@ -360,7 +359,7 @@ class PhoneServer:
         self._each(Connection.admit)
 
     def _each(self, action: Callable[[Connection], None]) -> None:
-        for connection in tuple(self._connections):
+        for connection in tuple(self.connections):
             action(connection)
 
     def _accept_from(self, sock: socket.socket) -> None:
@@ -368,7 +367,7 @@ class PhoneServer:
         self._listener = sock
         self.port = sock.getsockname()[1]
         self._acceptor = threading.Thread(
-            target=self._accept, args=(sock,), name=f"{self._link.serial} listens", daemon=True
+            target=self._accept, args=(sock,), name=f"{self.serial} listens", daemon=True
         )
         self._acceptor.start()
 
@@ -385,11 +384,11 @@ class PhoneServer:
                 try:
                     if self._listener is not listener:
                         raise RuntimeError("the phone went away")
-                    connection = Connection(sock, self._link, self._connections.discard)
-                    self._connections.add(connection)
+                    connection = Connection(sock, self)
+                    self.connections.add(connection)
                     connection.start()
                 except (OSError, RuntimeError) as failed:  # the phone goes on listening
-                    _LOG.warning("%s: no connection was made: %s", self._link.serial, failed)
+                    _LOG.warning("%s: no connection was made: %s", self.serial, failed)
                     sock.close()
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from benchfarm_virtual.commands.invocation import Invocation
 from benchfarm_virtual.contract import (
     AppInfo,
+    LogPriority,
     PhoneFileError,
     ProgramDiedError,
     StreamClosedError,
@@ -24,6 +25,7 @@ from benchfarm_virtual.processes import (
     Process,
     acting_for,
     as_user,
+    user_name,
 )
 from benchfarm_virtual.shelf import inspect_apk
 
@@ -168,10 +170,15 @@ class ActivityService:
     def __init__(self, system: PhoneSystem) -> None:
         self._system = system
 
-    def log(self, text: str) -> None:
+    def log(self, text: str, priority: LogPriority = "I") -> None:
         """Write a line as the activity manager does."""
         logs = self._system.logs
-        logs.append("I", "ActivityManager", text, pid=SYSTEM_SERVER_PID, buffer="system")
+        logs.append(priority, "ActivityManager", text, pid=SYSTEM_SERVER_PID, buffer="system")
+
+    def log_kill(self, process: Process, reason: str) -> None:
+        """Write why it kills an app's process."""
+        package, user = process.argv[0], user_name(process.uid).replace("_", "")
+        self.log(f"Killing {process.pid}:{package}/{user} (adj 0): {reason}")
 
     def running(self, package: str) -> list[Process]:
         """Return an app's processes."""
@@ -195,9 +202,8 @@ class ActivityService:
         process = system.processes.spawn(
             [package], uid=installed.uid, ppid=ZYGOTE_PID, group="top-app"
         )
-        self.log(
-            f"Start proc {process.pid}:{package}/u0a{installed.uid - 10000} for top-activity {{{component}}}",
-        )
+        user = user_name(process.uid).replace("_", "")
+        self.log(f"Start proc {process.pid}:{package}/{user} for top-activity {{{component}}}")
         request = Launch(
             system=system,
             process=process,
@@ -231,9 +237,7 @@ class ActivityService:
         """End all of an app's processes."""
         stopped = self.running(package)
         for process in stopped:
-            self.log(
-                f"Killing {process.pid}:{package}/u0a{process.uid - 10000} (adj 0): stop {package}",
-            )
+            self.log_kill(process, f"stop {package}")
             self._system.processes.kill(process, 9)
         for process in stopped:
             process.done.wait(2.0)

@@ -9,14 +9,10 @@ from typing import Final, NoReturn
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
 from benchfarm_virtual.commands.invocation import Invocation
-from benchfarm_virtual.contract import (
-    SIGKILL,
-    LogPriority,
-    ProgramDiedError,
-)
+from benchfarm_virtual.contract import SIGKILL, ProgramDiedError
 from benchfarm_virtual.faults import Cut, Fault, FaultKind, FaultTable
 from benchfarm_virtual.hardware import VirtualHardware, Work
-from benchfarm_virtual.link import LOOPBACK, LinkState, PhoneServer
+from benchfarm_virtual.link import LOOPBACK, PhoneServer
 from benchfarm_virtual.open_files import OpenFile
 from benchfarm_virtual.services import FEATURES, ServiceDesk
 from benchfarm_virtual.spec import PhoneSpec
@@ -74,14 +70,13 @@ class Phone:
             legacy=spec.legacy,
             reboot=self.reboot,
         )
-        self._link = LinkState(
-            serial=spec.serial,
-            allowed_keys=allowed_keys,
+        self._server = PhoneServer(
+            spec.serial,
+            allowed_keys,
+            self.faults,
             banner=self._banner,
             service_for=desk.service_for,
-            faults=self.faults,
         )
-        self._server = PhoneServer(self._link)
         self._lock = threading.Lock()
         self._booting = False
         self._closed = threading.Event()
@@ -144,7 +139,7 @@ class Phone:
             self.hardware.reboot()
             self.time.restart()
             for name in _BOOT_PROPS:
-                self.userland.props.set(name, "")
+                self.userland.props[name] = ""
         finally:
             down.set()
         self.time.sleep(away_s, self._closed)
@@ -164,7 +159,7 @@ class Phone:
         with self._lock:
             if boot_id == self.userland.boot_id:  # else it was restarted meanwhile
                 for name in _BOOT_PROPS:
-                    self.userland.props.set(name, "1")
+                    self.userland.props[name] = "1"
 
     def _banner(self) -> bytes:
         features = () if self.spec.legacy else FEATURES
@@ -182,8 +177,8 @@ class Phone:
         handle(FaultKind.HANG, self._hang, lambda fault: self._server.hang(hung=False))
         handle(
             FaultKind.SLOW,
-            lambda fault: setattr(self._link, "bytes_per_s", fault.number("bytes_per_s")),
-            lambda fault: setattr(self._link, "bytes_per_s", 0.0),
+            lambda fault: setattr(self._server, "bytes_per_s", fault.number("bytes_per_s")),
+            lambda fault: setattr(self._server, "bytes_per_s", 0.0),
         )
         handle(FaultKind.REBOOT, lambda fault: self.reboot(away_s=fault.number("seconds")))
         handle(
@@ -258,9 +253,8 @@ class Phone:
 
 
 SIGSEGV: Final = 11
-#: Under whose names the system itself writes to the log.
+#: Under whose name the low memory killer writes to the log.
 _LMKD_PID: Final = 497
-_SYSTEM_PID: Final = 1003
 _FOR_EVER_S: Final = 1e6
 
 
@@ -305,19 +299,10 @@ class ProgramMoments:
     def _stop_responding(call: Invocation, seconds: float) -> NoReturn:
         """Log the activity manager's message, and end the app after a while if nobody else has."""
         package, process = call.launch.argv[0], call.process
-        component = f"{package}/.BenchmarkModelActivity"
-
-        def log(priority: LogPriority, text: str) -> None:
-            call.system.logs.append(
-                priority, "ActivityManager", text, pid=_SYSTEM_PID, buffer="system"
-            )
-
-        log("E", f"ANR in {package} ({component})")
-        log("E", f"Reason: Input dispatching timed out ({component} is not responding)")
+        component, activities = f"{package}/.BenchmarkModelActivity", call.system.activities
+        activities.log(f"ANR in {package} ({component})", "E")
+        activities.log(f"Reason: Input dispatching timed out ({component} is not responding)", "E")
         if call.system.time.sleep(seconds or _FOR_EVER_S, process.killed):
             raise ProgramDiedError(process.signal or SIGKILL)
-        log(
-            "I",
-            f"Killing {process.pid}:{package}/u0a{call.uid - 10000} (adj 0): user request after error",
-        )
+        activities.log_kill(process, "user request after error")
         raise ProgramDiedError(SIGKILL)

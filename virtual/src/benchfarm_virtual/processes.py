@@ -37,7 +37,13 @@ SIGNAL_WORDS: Final[Mapping[int, str]] = {
 _HARMLESS: Final = frozenset({17, 18, 19, 20, 21, 22, 23, 28})
 #: Where app uids begin; u0_a0 is uid 10000.
 FIRST_APP_UID: Final = 10000
-_USER_NAMES: Final[Mapping[int, str]] = {0: "root", 1000: "system", SHELL_UID: "shell"}
+_USER_NAMES: Final[Mapping[int, str]] = {
+    0: "root",
+    1000: "system",
+    1001: "radio",
+    1036: "logd",
+    SHELL_UID: "shell",
+}
 
 
 def user_name(uid: int) -> str:
@@ -245,6 +251,15 @@ class ProcessTable:
             if parent is not None:
                 parent.ended_children += [process.pid, *process.ended_children]
         process.finish(status)
+
+    def run(self, process: Process, body: Callable[[], int]) -> int:
+        """Run something as a process, which ends with it; return its status."""
+        status = 1
+        try:
+            status = body()
+        finally:
+            self.end(process, status)
+        return status
 
     def kill(self, process: Process, signal: int) -> None:
         """Send a signal. A shell that dies of it ends at once; its foreground command continues."""

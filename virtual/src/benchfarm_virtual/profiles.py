@@ -7,16 +7,13 @@ and are no statement about a real one.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
-import types
-import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Literal, get_args, get_origin
+from typing import Final, Literal
 
-from benchfarm_virtual.data import read_yaml
+from benchfarm_virtual.data import as_record, read_yaml
 from benchfarm_virtual.errors import UsageError
 
 PROFILE_FOLDER: Final = Path(__file__).parent / "profiles"
@@ -202,20 +199,5 @@ def load_profile(name: str) -> VirtualProfile:
             f"there is no virtual phone {name!r}; there are: {', '.join(profile_names())}"
         )
     content = read_yaml(PROFILE_FOLDER / f"{name}.yaml")
-    profile: VirtualProfile = _converted(VirtualProfile, {"name": name, **content})
+    profile: VirtualProfile = as_record(VirtualProfile, {"name": name, **content})
     return profile
-
-
-def _converted(kind: Any, value: Any) -> Any:  # noqa: ANN401 - a type of any form, and its value
-    """Return a value of a YAML file as the type that the profiles' dataclasses want there."""
-    origin, args = get_origin(kind), get_args(kind)
-    if dataclasses.is_dataclass(kind) and isinstance(kind, type):
-        hints = typing.get_type_hints(kind)
-        return kind(**{key: _converted(hints[key], item) for key, item in value.items()})
-    if origin is types.UnionType:
-        return None if value is None else _converted(args[0], value)
-    if origin is tuple:
-        return tuple(_converted(args[0], item) for item in value)
-    if origin is Mapping:
-        return {str(key): _converted(args[1], item) for key, item in value.items()}
-    return value if origin is Literal else kind(value)

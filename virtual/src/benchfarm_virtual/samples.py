@@ -17,25 +17,17 @@ from typing import Any, Final
 from benchfarm_virtual.contract import AppInfo
 from benchfarm_virtual.errors import UsageError
 
-#: Programs that write_benchmark_elf can make a fake binary for; ``cpu_only`` is a build without
-#: GPU, NNAPI and Hexagon.
-PROGRAMS: Final = (
-    "benchmark_model",
-    "benchmark_model_cpu_only",
-    "benchmark_model_plus_flex",
-    "benchmark_model_performance_options",
-    "benchmark_litert_model",
-    "litert_lm_advanced_main",
-    "dummy_external_delegate",
-    "sample_stable_delegate",
-    "llama-bench",
-    "executor_runner",
-    "benchncnn",
-    "benchmark.out",
-    "onnxruntime_perf_test",
-)
-#: Vendors whose NPU a virtual phone can stand in for, as LiteRT's libraries spell them.
-NPU_VENDORS: Final = ("Qualcomm", "MediaTek", "GoogleTensor", "Samsung")
+#: The names in the notes of delegates' fake libraries, and of their kernels.
+DUMMY_PROGRAM: Final = "dummy_external_delegate"
+STABLE_PROGRAM: Final = "sample_stable_delegate"
+#: Vendors whose NPU a virtual phone can stand in for, as LiteRT's libraries spell them, by
+#: ``ro.soc.manufacturer`` in lower case.
+NPU_VENDORS: Final = {
+    "qti": "Qualcomm",
+    "mediatek": "MediaTek",
+    "google": "GoogleTensor",
+    "samsung": "Samsung",
+}
 #: What the Hexagon delegate needs beside the program: its interface, and a library for each
 #: generation of the DSP.
 HEXAGON_LIBRARIES: Final = (
@@ -49,7 +41,7 @@ LANGUAGE_MODEL_LIBRARIES: Final = ("libLiteRtOpenClAccelerator.so", "libLiteRtTo
 #: What LiteRT needs beside its program to use an NPU.
 NPU_LIBRARIES: Final = tuple(
     f"libLiteRt{part}_{vendor}.so"
-    for vendor in NPU_VENDORS
+    for vendor in NPU_VENDORS.values()
     for part in ("Dispatch", "CompilerPlugin")
 )
 _NEEDED: Final = (
@@ -77,8 +69,10 @@ def benchmark_elf(
     """Return the bytes of a fake executable; raise UsageError for a program or ABI that there is
     none of.
     """
+    from benchfarm_virtual.shelf import PROGRAMS
+
     note = FakeNote(program=program, version=version)
-    return _checked_fake(note, PROGRAMS, abi, _NEEDED)
+    return _checked_fake(note, (*PROGRAMS, DUMMY_PROGRAM, STABLE_PROGRAM), abi, _NEEDED)
 
 
 def library_elf(name: str, abi: str = "arm64-v8a", *, version: str = "virtual") -> bytes:

@@ -7,7 +7,7 @@ A request is ``{"token": ..., "request": NAME, ...}``, the answer ``{"ok": true,
 * ``list``: the phones, with the faults that wait for them
 * ``fault`` (``serial``, ``kind``, ``options``: as parse_fault takes them): add a fault
 * ``clear`` (``serial``): remove its faults
-* ``add`` (``phone``: what PhoneSpec.to_json gives), ``remove`` (``serial``), ``stop``
+* ``add`` (``phone``: PhoneSpec's fields), ``remove`` (``serial``), ``stop``
 """
 
 from __future__ import annotations

@@ -21,8 +21,9 @@ from benchfarm_virtual.samples import APP_NOTE, elf_abi, fake_note
 
 #: Acts as the real program, with its exact output; returns the exit code.
 Program = Callable[[Invocation], int]
-#: By their names in a note; each takes its version too.
-_PROGRAMS: Final[Mapping[str, Callable[[Invocation, str], int]]] = {
+#: By their names in a note; each takes its version too. ``cpu_only`` is a build without GPU, NNAPI
+#: and Hexagon.
+PROGRAMS: Final[Mapping[str, Callable[[Invocation, str], int]]] = {
     "benchmark_model": run_native,
     "benchmark_model_cpu_only": partial(run_native, flags=CPU_FLAGS),
     "benchmark_model_plus_flex": partial(run_native, flex=True),
@@ -54,7 +55,7 @@ class ProgramShelf:
             program = next(
                 (fake_name for part, fake_name in _NAMES.items() if re.search(part, name)), ""
             )
-        run = _PROGRAMS.get(program)
+        run = PROGRAMS.get(program)
         if run is None or elf_abi(head) not in abis:
             return None
         return lambda call: run(call, version)

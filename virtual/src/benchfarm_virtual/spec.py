@@ -51,16 +51,9 @@ class PhoneSpec:
             return profile
         return dataclasses.replace(profile, props={**profile.props, "ro.benchfarm.usb": self.usb})
 
-    def to_json(self) -> dict[str, object]:
-        """Return it as plain JSON values."""
-        return dataclasses.asdict(self)
-
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> PhoneSpec:
-        """Read what to_json wrote.
-
-        Raise UsageError for what isn't a phone.
-        """
+        """Read it from its fields; raise UsageError for what isn't a phone."""
         try:
             return cls(**value)
         except TypeError as error:

@@ -4,41 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
-
-from benchfarm_virtual.data import DEFAULTS
-
-_SETTINGS: Final[Mapping[str, Mapping[str, str]]] = DEFAULTS["settings"]
-
-
-NAMESPACES: Final = tuple(_SETTINGS)
-
-
-class PhoneSettings:
-    """The settings of one phone; they outlive a reboot."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._changed: dict[str, dict[str, str | None]] = {
-            namespace: {} for namespace in NAMESPACES
-        }
-
-    def get(self, namespace: str, name: str) -> str | None:
-        """Return a value, None when there is none."""
-        changed = self._changed[namespace]
-        return changed[name] if name in changed else _SETTINGS[namespace].get(name)
-
-    def put(self, namespace: str, name: str, value: str | None) -> None:
-        """Set a value; None deletes it."""
-        with self._lock:
-            self._changed[namespace][name] = value
-
-    def all(self, namespace: str) -> Mapping[str, str]:
-        """Return everything in a table, sorted."""
-        merged: dict[str, str | None] = {**_SETTINGS[namespace], **self._changed[namespace]}
-        return {name: value for name, value in sorted(merged.items()) if value is not None}
 
 
 @dataclass(slots=True)
@@ -47,7 +14,6 @@ class PhoneState:
 
     screen_on: bool = True
     keyguard: bool = False
-    fixed_performance: bool = False
     #: The kinds of doze (``deep``, ``light``) that ``dumpsys deviceidle disable`` has switched off.
     doze_off: set[str] = field(default_factory=set)
 
@@ -61,41 +27,21 @@ class PhoneState:
         self.keyguard = True
 
 
-class PhoneProps(Mapping[str, str]):
-    """The properties of one phone, as a mapping that programs read."""
-
-    def __init__(self, props: Mapping[str, str]) -> None:
-        self._lock = threading.Lock()
-        self._props = dict(props)
-
-    def __getitem__(self, key: str) -> str:
-        return self._props[key]
-
-    def __iter__(self) -> Iterator[str]:
-        with self._lock:
-            return iter(sorted(self._props))
-
-    def __len__(self) -> int:
-        return len(self._props)
+class PhoneProps(dict[str, str]):
+    """The properties of one phone."""
 
     @property
     def sdk(self) -> int:
         """Android's API level; 0 where no property tells it."""
-        text = self._props.get("ro.build.version.sdk", "")
+        text = self.get("ro.build.version.sdk", "")
         return int(text) if text.isdigit() else 0
-
-    def set(self, key: str, value: str) -> None:
-        """Set a property."""
-        with self._lock:
-            self._props[key] = value
 
     def forget_volatile(self, defaults: Mapping[str, str]) -> None:
         """For a reboot: only ``persist.`` and the defaults stay."""
-        with self._lock:
-            persistent = {
-                key: value for key, value in self._props.items() if key.startswith("persist.")
-            }
-            self._props = dict(defaults) | persistent
+        for key in list(self):
+            if not key.startswith("persist."):
+                del self[key]
+        self.update({key: value for key, value in defaults.items() if key not in self})
 
 
 class ScaledTime:

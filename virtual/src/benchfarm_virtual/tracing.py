@@ -97,10 +97,10 @@ class TraceService:
 
     def _set_props(self) -> None:
         apps = list(dict.fromkeys(app for session in self._sessions for app in session.apps))
-        self._props.set(_TAGS_PROP, "0x1000" if apps else "0")
-        self._props.set(_NUMBER_PROP, str(len(apps)))
+        self._props[_TAGS_PROP] = "0x1000" if apps else "0"
+        self._props[_NUMBER_PROP] = str(len(apps))
         for number, app in enumerate(apps):
-            self._props.set(f"debug.atrace.app_{number}", app)
+            self._props[f"debug.atrace.app_{number}"] = app
 
     def wants(self, command_line: str) -> bool:
         """Whether a recording takes this process's slices now (ATrace_isEnabled)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import errno
 import threading
 import uuid
@@ -14,7 +15,7 @@ from benchfarm_virtual.data import DEFAULTS
 from benchfarm_virtual.faults import FaultKind, FaultTable
 from benchfarm_virtual.files import PhoneTree, Storage
 from benchfarm_virtual.hardware import VirtualHardware
-from benchfarm_virtual.launching import DEFAULT_PATH, Launch
+from benchfarm_virtual.launching import Launch
 from benchfarm_virtual.logs import PhoneLogs
 from benchfarm_virtual.open_files import OpenFile, client_input
 from benchfarm_virtual.packages import ActivityService, PackageStore
@@ -27,7 +28,7 @@ from benchfarm_virtual.processes import (
 )
 from benchfarm_virtual.shelf import ProgramShelf
 from benchfarm_virtual.shell.interpreter import Shell
-from benchfarm_virtual.system import PhoneProps, PhoneSettings, PhoneState, ScaledTime
+from benchfarm_virtual.system import PhoneProps, PhoneState, ScaledTime
 from benchfarm_virtual.tracing import TraceService, task_name
 from benchfarm_virtual.trees.proc import computed_trees
 
@@ -50,7 +51,7 @@ def run_command(system: PhoneSystem, command: str, session: ShellSession) -> int
         system=system,
         process=process,
         argv=process.argv,
-        env={**DEFAULTS["environment"], "PATH": DEFAULT_PATH, "PWD": "/"},
+        env={**DEFAULTS["environment"], "PWD": "/"},
         cwd="/",
         fds={0: client_input(session.stdin), 1: stdout, 2: stderr},
     )
@@ -64,12 +65,7 @@ def run_command(system: PhoneSystem, command: str, session: ShellSession) -> int
             over.set()
 
     session.hangup.then(hang_up)
-    status = 1
-    try:
-        status = shell.run(command, exec_last=True)
-    finally:
-        shell.close()
-        system.processes.end(process, status)
+    status = shell.live(lambda: shell.run(command))
     for over in released:
         over.wait()
     return status & 0xFF
@@ -122,7 +118,8 @@ class PhoneSystem:
             passing=lambda path, size: faults.advance(FaultKind.NO_SPACE, size, subject=path)[0],
         )
         self.packages = PackageStore(self.props, self.files)
-        self.settings = PhoneSettings()
+        #: They outlive a reboot.
+        self.settings: dict[str, dict[str, str]] = copy.deepcopy(DEFAULTS["settings"])
         self.state = PhoneState()
         self.tracing = TraceService(time, self.props)
         self.activities = ActivityService(self)

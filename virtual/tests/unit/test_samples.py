@@ -11,14 +11,13 @@ from benchfarm_virtual.profiles import load_profile
 from benchfarm_virtual.samples import (
     BENCHMARK_PACKAGE,
     MACHINES,
-    PROGRAMS,
     benchmark_apk,
     benchmark_elf,
     elf_abi,
     fake_note,
     write_benchmark_elf,
 )  # fmt: skip
-from benchfarm_virtual.shelf import ProgramShelf, inspect_apk
+from benchfarm_virtual.shelf import PROGRAMS, ProgramShelf, inspect_apk
 
 
 @pytest.mark.parametrize("abi", sorted(MACHINES))

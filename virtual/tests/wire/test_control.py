@@ -98,6 +98,24 @@ def test_a_process_that_cannot_start_says_why(state_dir, tmp_path, adb_server):
         start_phones(state_dir, [], adb_keys=[adb_server.public_key], time_factor=0)
 
 
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        ([], "usage: python -m benchfarm_virtual FOLDER SETTINGS"),
+        (["phones", "{"], "usage: python -m benchfarm_virtual FOLDER SETTINGS"),
+        (["nowhere", "{}"], "nowhere: no folder for virtual phones: No such file or directory"),
+    ],
+)
+def test_a_wrong_call_is_one_error(tmp_path, words, error):
+    called = subprocess.run(
+        [sys.executable, "-m", "benchfarm_virtual", *words], capture_output=True, text=True, cwd=tmp_path,
+        check=False,
+    )  # fmt: skip
+    assert called.returncode == UsageError.exit_code
+    assert called.stderr.startswith(error)
+    assert "Traceback" not in called.stderr
+
+
 def test_a_process_ends_with_the_one_that_started_it(state_dir, adb_server, wait_until):
     script = (
         "import sys; from pathlib import Path; from benchfarm_virtual.control import start_phones;"

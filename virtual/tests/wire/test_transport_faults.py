@@ -88,6 +88,9 @@ def test_every_kind_is_described():
         ("cut", ["times=-1"], "0 or more"),
         ("cut", ["colour=red"], "colour"),
         ("slow", ["bytes_per_s=fast"], "number"),
+        ("slow", ["bytes_per_s=0"], "bytes_per_s must be 1 or more, not 0"),
+        ("throttle", ["steps=nan"], "steps must be 0 or more, not nan"),
+        ("overheat", ["heat_c=inf"], "heat_c must be 0 or more, not inf"),
         (
             "output-cut",
             ["moment=results"],

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from benchfarm_virtual.contract import PhoneFileError, ProgramDiedError, encoded
+from benchfarm_virtual.contract import LogPriority, PhoneFileError, ProgramDiedError, encoded
 from benchfarm_virtual.open_files import OpenFile
 from benchfarm_virtual.processes import Process
 
@@ -123,6 +123,10 @@ class Invocation:
     def complain(self, message: str) -> None:
         """Write a line to stderr after the command's name."""
         self.error(f"{self.name}: {message}")
+
+    def log(self, tag: str, text: str, priority: LogPriority = "I") -> None:
+        """Log a message as the command's process."""
+        self.system.logs.log(priority, tag, text, pid=self.process.pid)
 
     def fail(self, message: str, code: int = 0) -> NoReturn:
         """End the command with a message; grep's exit code 1 means that nothing matched."""

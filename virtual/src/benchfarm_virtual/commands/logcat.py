@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Final
 
 from benchfarm_virtual.commands.file_commands import local_time
 from benchfarm_virtual.commands.invocation import Invocation, command, read_options
 from benchfarm_virtual.contract import encoded
 from benchfarm_virtual.logs import BUFFERS, LogEntry
 from benchfarm_virtual.processes import listed
-
-_DEFAULT_BUFFERS: Final = ("main", "system", "crash")
 
 
 @command("logcat")
@@ -21,7 +18,7 @@ def logcat(call: Invocation) -> None:
     options, logs = read_options(call, "d", "bvtT"), call.system.logs
     if options.last("v", "threadtime") != "threadtime":
         call.fail("a virtual phone knows -v threadtime only")
-    names = ",".join(options.values.get("b", _DEFAULT_BUFFERS)).split(",")
+    names = ",".join(options.values.get("b", BUFFERS)).split(",")
     buffers = [name for name in BUFFERS if name in names or "all" in names]
     start = options.last("t", options.last("T", "0"))
     since_s = 0.0 if start.isdigit() else _moment(call, start)
@@ -68,5 +65,4 @@ def formatted(entry: LogEntry) -> bytes:
 def log(call: Invocation) -> None:
     """Write a line into the main buffer."""
     options = read_options(call, "", "t", stop_early=True)
-    text, tag = " ".join(options.args), options.last("t", "log")
-    call.system.logs.log("I", tag, text, pid=call.process.pid)
+    call.log(options.last("t", "log"), " ".join(options.args))

@@ -9,7 +9,6 @@ from benchfarm_virtual.commands.app_commands import dump_package, package_comman
 from benchfarm_virtual.commands.invocation import Invocation, command
 from benchfarm_virtual.faults import FaultKind
 from benchfarm_virtual.processes import FIRST_APP_UID, Process
-from benchfarm_virtual.system import NAMESPACES
 
 _WRITE = "android.permission.WRITE_SECURE_SETTINGS"
 _ANDROID_11 = 30
@@ -39,17 +38,16 @@ def settings(call: Invocation) -> int:
     ):
         return 255
     match call.args:
-        case ["list", namespace] if namespace in NAMESPACES:
-            for key, value in table.all(namespace).items():
+        case ["list", namespace] if namespace in table:
+            for key, value in sorted(table[namespace].items()):
                 call.out.line(f"{key}={value}")
-        case ["get", namespace, name] if namespace in NAMESPACES:
-            current = table.get(namespace, name)
-            call.out.line("null" if current is None else current)
-        case ["put", namespace, name, value, *_] if namespace in NAMESPACES:
-            table.put(namespace, name, value)
-        case ["delete", namespace, name] if namespace in NAMESPACES:
-            call.out.line(f"Deleted {int(table.get(namespace, name) is not None)} rows")
-            table.put(namespace, name, None)
+        case ["get", namespace, name] if namespace in table:
+            call.out.line(table[namespace].get(name, "null"))
+        case ["put", namespace, name, value, *_] if namespace in table:
+            table[namespace][name] = value
+        case ["delete", namespace, name] if namespace in table:
+            deleted = table[namespace].pop(name, None)
+            call.out.line(f"Deleted {int(deleted is not None)} rows")
         case _:
             call.error("Bad arguments")
             return 255
@@ -59,18 +57,18 @@ def settings(call: Invocation) -> int:
 @command("svc")
 def svc(call: Invocation) -> int:
     """Switch radios; keep the screen on."""
-    table = call.system.settings
+    table = call.system.settings["global"]
     if _is_refused(call, f"Permission denial: writing to settings requires:{_WRITE}"):
         return 255
     match call.args:
         case ["power", "stayon", "true" | "false" | "ac" | "usb" | "wireless" as plugs]:
             bits = {"true": "7", "false": "0", "ac": "1", "usb": "2", "wireless": "4"}[plugs]
-            table.put("global", "stay_on_while_plugged_in", bits)
+            table["stay_on_while_plugged_in"] = bits
             if bits != "0":
                 call.system.state.wake()
         case ["wifi" | "data" as radio, "enable" | "disable" as verb]:
             name = "wifi_on" if radio == "wifi" else "mobile_data"
-            table.put("global", name, str(int(verb == "enable")))
+            table[name] = str(int(verb == "enable"))
         case _:
             call.error("a virtual phone knows svc power stayon, wifi and data only")
             return 1
@@ -102,17 +100,16 @@ def input_(call: Invocation) -> int:
 def cmd(call: Invocation) -> int:
     """Talk to a service."""
     name, *args = call.args or ("",)
-    has_android_11, state = call.system.props.sdk >= _ANDROID_11, call.system.state
+    has_android_11 = call.system.props.sdk >= _ANDROID_11
     match [name, *args]:
         case ["package", *rest]:
             return package_command(call, rest)
         case ["power", "set-fixed-performance-mode-enabled", "true" | "false" as mode] if (
             has_android_11
         ):
-            state.fixed_performance = mode == "true"
-            call.system.hardware.set_fixed_performance(enabled=state.fixed_performance)
+            call.system.hardware.set_fixed_performance(enabled=mode == "true")
         case ["connectivity", "airplane-mode", "enable" | "disable" as mode] if has_android_11:
-            call.system.settings.put("global", "airplane_mode_on", str(int(mode == "enable")))
+            call.system.settings["global"]["airplane_mode_on"] = str(int(mode == "enable"))
         case ["power" | "connectivity", *_]:
             call.error(f"Unknown command: {args[0] if args else ''}")
             return 255
@@ -150,11 +147,11 @@ def _battery(call: Invocation) -> str:
 
 def _thermalservice(call: Invocation) -> str:
     hardware = call.system.hardware
-    status = hardware.thermal_status()
+    status, heats = hardware.thermal_status(), hardware.zones()
     rows = [
-        f"\tTemperature{{mValue={zone.heat_c}, mType={_TYPES[spec.follows]}, mName={zone.name}, "
-        f"mStatus={status if spec.follows == 'skin' else 0}}}"
-        for spec, zone in zip(hardware.profile.thermal.zones, hardware.zones(), strict=True)
+        f"\tTemperature{{mValue={heats[zone.name]}, mType={_TYPES[zone.follows]}, mName={zone.name}, "
+        f"mStatus={status if zone.follows == 'skin' else 0}}}"
+        for zone in hardware.profile.thermal.zones
     ]
     devices = [
         f"\tCoolingDevice{{mValue={cluster.cooling_steps}, mType=2, mName=thermal-cpufreq-{cluster.cpus[0]}}}"

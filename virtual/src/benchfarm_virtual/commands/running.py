@@ -38,7 +38,7 @@ def sh(call: Invocation) -> int:
             return 127
     shell = Shell(call.launch, name=name, positional=args)
     try:
-        return shell.run(script, exec_last=True)
+        return shell.run_as_subshell(lambda: shell.run(script))
     finally:
         shell.close()
 
@@ -113,7 +113,7 @@ def run_as(call: Invocation) -> int:
     if not package.info.debuggable:
         call.fail(f"package not debuggable: {name}")
     call.process.uid = package.uid
-    environment = dict(call.env) | {"HOME": package.data_path, "USER": f"u0_a{package.uid - 10000}"}
+    environment = dict(call.env) | {"HOME": package.data_path, "USER": user_name(package.uid)}
     return call.become(command, env=environment, cwd=package.data_path)
 
 
@@ -135,7 +135,7 @@ def getprop(call: Invocation) -> int:
         key, default = (*call.args[:2], "")[:2]
         call.out.line(call.system.props.get(key) or default)
         return 0
-    for key, value in call.system.props.items():
+    for key, value in sorted(call.system.props.items()):
         call.out.line(f"[{key}]: [{value}]")
     return 0
 
@@ -146,7 +146,7 @@ def setprop(call: Invocation) -> None:
     key, value = call.args
     if key.startswith("ro."):
         call.fail(f"Failed to set property '{key}' to '{value}'.\nSee dmesg for error reason.")
-    call.system.props.set(key, value)
+    call.system.props[key] = value
 
 
 @command("sleep")

@@ -8,7 +8,8 @@ import re
 from benchfarm_virtual.commands.invocation import Invocation, Options, command, read_options
 from benchfarm_virtual.contract import decoded, encoded
 from benchfarm_virtual.open_files import OpenFile
-from benchfarm_virtual.shell.printing import PrintFaultError, printed
+from benchfarm_virtual.shell.printing import printed
+from benchfarm_virtual.shell.syntax import ShellFaultError
 
 
 @command("cat")
@@ -70,7 +71,7 @@ def printf(call: Invocation) -> None:
     """Print arguments by a format."""
     try:
         call.out.write(printed(call.args[0], call.args[1:]))
-    except PrintFaultError as exc:
+    except ShellFaultError as exc:
         call.fail(str(exc))
 
 

@@ -6,6 +6,7 @@ import re
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from benchfarm_virtual.commands.invocation import Invocation, command, read_options
@@ -82,15 +83,12 @@ def perfetto(call: Invocation) -> int:
         return 1
     child = call.system.processes.spawn(call.launch.argv, uid=call.uid, ppid=1)
 
-    def body() -> None:
-        status = 1
-        try:
-            with acting_for(child):
-                status = _record(call.system, child, config, writer)
-        finally:
-            call.system.processes.end(child, status)
+    def body() -> int:
+        with acting_for(child):
+            return _record(call.system, child, config, writer)
 
-    threading.Thread(target=body, daemon=True, name=f"phone-perfetto-{child.pid}").start()
+    run = partial(call.system.processes.run, child, body)
+    threading.Thread(target=run, daemon=True, name=f"phone-perfetto-{child.pid}").start()
     call.out.line(child.pid)
     return 0
 

@@ -29,7 +29,7 @@ from benchfarm_virtual.programs.process import (
     read_content,
     write_content,
 )
-from benchfarm_virtual.samples import fake_note
+from benchfarm_virtual.samples import DUMMY_PROGRAM, NPU_VENDORS, STABLE_PROGRAM, fake_note
 
 if TYPE_CHECKING:
     from benchfarm_virtual.programs.interpreter import Interpreter
@@ -254,9 +254,6 @@ def _xnnpack_label(subgraph: Subgraph, operator: Operator, _: int) -> str:
 
 # Delegates from libraries
 
-#: The names in the notes of their fake libraries, and of their kernels.
-DUMMY_PROGRAM: Final = "dummy_external_delegate"
-STABLE_PROGRAM: Final = "sample_stable_delegate"
 _DUMMY_ERRORS: Final = ("error_during_init", "error_during_prepare", "error_during_invoke")
 
 
@@ -313,13 +310,6 @@ def _create_stable(interpreter: Interpreter, delegate: Delegate) -> Apply | None
 #: The device that every phone with NNAPI has; it computes on the CPU.
 REFERENCE_DEVICE: Final = "nnapi-reference"
 _NO_DISPATCH: Final = "[dispatch_delegate.cc:116] Failed to initialize Dispatch API: ERROR"
-#: ``ro.soc.manufacturer``, lower case -> the vendor as LiteRT's libraries spell it.
-_VENDORS: Final = {
-    "qti": "Qualcomm",
-    "mediatek": "MediaTek",
-    "google": "GoogleTensor",
-    "samsung": "Samsung",
-}
 
 
 def _device_nodes(
@@ -441,7 +431,7 @@ def _create_npu(interpreter: Interpreter, delegate: Delegate) -> Apply | None:
             "[compiled_model.cc:967] You should provide the `DispatchLibraryDir` option to use NPU.",
         )
         raise BenchmarkFailedError
-    vendor = _VENDORS.get(call.system.props.get("ro.soc.manufacturer", "").lower(), "Unknown")
+    vendor = NPU_VENDORS.get(call.system.props.get("ro.soc.manufacturer", "").lower(), "Unknown")
     library = f"libLiteRtDispatch_{vendor}.so"
     plugins = [interpreter.flags.text("compiler_plugin_library_path")]
     if find_library(call, f"libLiteRtCompilerPlugin_{vendor}.so", plugins) is None:

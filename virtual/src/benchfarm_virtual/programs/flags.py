@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
 
-from benchfarm_virtual.data import read_yaml
+from benchfarm_virtual.data import as_record, read_yaml
 
 FlagType = Literal["int32", "float", "bool", "string"]
 FlagValue = int | float | bool | str
@@ -28,10 +28,9 @@ class Flag:
 
 
 #: The flags of each part of the programs, in the order of ``--help``.
-FLAGS: Final[Mapping[str, tuple[Flag, ...]]] = {
-    part: tuple(Flag(*row) for row in rows)
-    for part, rows in read_yaml(Path(__file__).with_name("flags.yaml")).items()
-}
+FLAGS: Final[Mapping[str, tuple[Flag, ...]]] = as_record(
+    Mapping[str, tuple[Flag, ...]], read_yaml(Path(__file__).with_name("flags.yaml"))
+)
 
 
 def part_flags(*parts: str) -> tuple[Flag, ...]:

@@ -81,7 +81,6 @@ class Interpreter:
         self.plans = [
             SubgraphPlan.of(subgraph, index) for index, subgraph in enumerate(graph.subgraphs)
         ]
-        self.scale = 1.0
         #: The contents of the files that inputs were read from.
         self.input_values: list[bytes] = []
         #: The GPU's programming interface in use: cl or gl.
@@ -106,9 +105,7 @@ class Interpreter:
     @property
     def input_bytes(self) -> int:
         """The size of all inputs."""
-        return int(
-            sum(self.subgraph.tensors[i].size_bytes for i in self.subgraph.inputs) * self.scale
-        )
+        return sum(self.subgraph.tensors[i].size_bytes for i in self.subgraph.inputs)
 
     def log(self, severity: RuntimeSeverity, message: str) -> None:
         """Log a message of the runtime."""
@@ -134,9 +131,6 @@ class Interpreter:
         """
         run = self.run
         self.init_us = self._preparing_us(_BUILD_US + self.graph.size_bytes / _BUILD_BYTES_PER_US)
-        if self.layers and self.subgraph.inputs:
-            elements = math.prod(max(0, size) for size in self.layers[0].shape)
-            self.scale = elements / max(1, self.subgraph.tensors[self.subgraph.inputs[0]].elements)
         run.moment("delegate")
         applied = create_delegates(self)
         if not applied and self.flags.switch("require_full_delegation"):
@@ -245,7 +239,7 @@ class Interpreter:
     @cached_property
     def works(self) -> list[NodeWork]:
         """The work of each node of the plan."""
-        return latency.plan_work(self.plan, scale=self.scale)
+        return latency.plan_work(self.plan)
 
     @property
     def delegates(self) -> set[Delegate]:

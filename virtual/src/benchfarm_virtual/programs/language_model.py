@@ -26,6 +26,7 @@ from benchfarm_virtual.programs.process import (
     write_content,
 )
 from benchfarm_virtual.protos import message
+from benchfarm_virtual.samples import LANGUAGE_MODEL_LIBRARIES
 
 #: Flags that it has, with their defaults; any other ends it at once.
 _FLAGS: Final = {flag.name: shown_default(flag) for flag in FLAGS["litert_lm"]}
@@ -58,8 +59,7 @@ _WARM: Final = 0.5
 #: A core that waits for the weights of each token takes less than one that multiplies.
 DECODING_SHARE: Final = 0.7
 _RULE: Final = "-" * 50
-_SAMPLER: Final = "libLiteRtTopKOpenClSampler.so"
-_GPU_LIBRARIES: Final = ("libLiteRtOpenClAccelerator.so", "libLiteRtGpuAccelerator.so")
+_ACCELERATOR, _SAMPLER = LANGUAGE_MODEL_LIBRARIES
 
 
 def run_language_model(call: Invocation, version: str) -> int:
@@ -115,7 +115,7 @@ class _Engine:
         """Run it; return the exit code."""
         call, flags = self._call, self._flags
         announce(call, "init")
-        has_gpu = call.system.hardware.profile.gpu is not None and self._has(*_GPU_LIBRARIES)
+        has_gpu = call.system.hardware.profile.gpu is not None and self._has(_ACCELERATOR)
         if flags["backend"] == "npu" or (self._is_gpu and not has_gpu):
             return _failed(call, "UNKNOWN: Failed to create engine: No adapters found", 2)
         self._say_delegates()
@@ -157,10 +157,9 @@ class _Engine:
             write_content(call, flags["metric_proto_file_path"], metrics)
         return 0
 
-    def _has(self, *libraries: str) -> bool:
-        """Return whether one of some libraries is found."""
-        folders = linked_folders(self._call)
-        return any(find_library(self._call, name, folders) for name in libraries)
+    def _has(self, library: str) -> bool:
+        """Return whether a library is found."""
+        return find_library(self._call, library, linked_folders(self._call)) is not None
 
     def _say_delegates(self) -> None:
         name = "LITERT_CL" if self._is_gpu else "TfLiteXNNPackDelegate"

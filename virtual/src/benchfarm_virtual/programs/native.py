@@ -85,12 +85,7 @@ def run_activity(call: Invocation, app: AppInfo, extras: Mapping[str, str]) -> i
     text = extras.get("args", extras.get("--args", ""))
     if "--use_hexagon=true" in text or "--use_hexagon=1" in text:
         text += f" --hexagon_lib_path=/data/app/{app.package}/lib/arm64"
-    call.system.logs.log(
-        "I",
-        _ACTIVITY_TAG,
-        f"Running TensorFlow Lite benchmark with args: {text}",
-        pid=call.process.pid,
-    )
+    call.log(_ACTIVITY_TAG, f"Running TensorFlow Lite benchmark with args: {text}")
     say = Transcript(call, to_log=True)
     try:
         parameters = parse_arguments([_ARGV0, *text.split()], ANDROID_FLAGS, say)

@@ -148,8 +148,7 @@ class _Run:
             where, _, text = line.partition(" ")
             message = text.format_map(self._values)
             if where == "log":
-                process = call.process
-                call.system.logs.log("I", self._program.tag, message, pid=process.pid)
+                call.log(self._program.tag, message)
             else:
                 stream = call.stdout if where == "out" else call.stderr
                 stream.write(f"{message}\n".encode())

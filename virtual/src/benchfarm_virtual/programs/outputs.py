@@ -79,7 +79,7 @@ def _seed(interpreter: Interpreter) -> int:
 def _computed(interpreter: Interpreter) -> tuple[NDArray[Any], ...] | None:
     """Return the model's results; None when they can't be computed here."""
     subgraph, layers = interpreter.subgraph, interpreter.layers
-    macs = sum(subgraph.macs(operator) for operator in subgraph.operators) * interpreter.scale
+    macs = sum(subgraph.macs(operator) for operator in subgraph.operators)
     tensors = [subgraph.tensors[index] for index in (*subgraph.inputs, *subgraph.outputs)]
     if macs > _MAX_MACS or None in map(_dtype, tensors):
         return None
@@ -102,7 +102,7 @@ def _computed(interpreter: Interpreter) -> tuple[NDArray[Any], ...] | None:
 def _synthetic_values(
     interpreter: Interpreter, tensor: Tensor, dtype: np.dtype[Any], seed: int, index: int
 ) -> NDArray[np.float64]:
-    elements = min(_MAX_ELEMENTS, max(1, int(tensor.elements * interpreter.scale)))
+    elements = min(_MAX_ELEMENTS, max(1, tensor.elements))
     values = np.random.default_rng([seed, index]).random(elements)
     return values * 100 if _is_integer(dtype) else values
 

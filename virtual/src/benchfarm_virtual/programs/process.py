@@ -127,8 +127,7 @@ class Transcript:
     def _write(self, severity: str, message: str, stream: OpenFile) -> None:
         call = self._call
         if self._to_log:
-            priority = _PRIORITIES.get(severity, "I")
-            call.system.logs.log(priority, LOG_TAG, message, pid=call.process.pid)
+            call.log(LOG_TAG, message, _PRIORITIES.get(severity, "I"))
             return
         # As with C++ streams, output to a full device is lost without an error.
         with contextlib.suppress(PhoneFileError):

@@ -298,9 +298,7 @@ def run_footprint(interpreter: Interpreter, runs: int) -> Footprint:
     model_kb = interpreter.graph.size_bytes / 1024
     computed = [t for t in interpreter.subgraph.tensors if not t.constant]
     # The arena reuses memory: about the two largest tensors live at a time.
-    arena_kb = (
-        sum(sorted((t.size_bytes for t in computed), reverse=True)[:3]) / 1024 * interpreter.scale
-    )
+    arena_kb = sum(sorted((t.size_bytes for t in computed), reverse=True)[:3]) / 1024
     anonymous_kb = arena_kb + sum(delegate.memory_kb for delegate in delegates)
     if any(delegate.packs_weights for delegate in delegates):
         anonymous_kb += 1.3 * model_kb

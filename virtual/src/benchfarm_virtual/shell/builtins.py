@@ -13,13 +13,12 @@ from itertools import zip_longest
 from typing import Final
 
 from benchfarm_virtual.contract import FileStat, PhoneFileError, StreamClosedError, decoded, encoded
-from benchfarm_virtual.launching import DEFAULT_PATH, find_program
+from benchfarm_virtual.launching import find_program
 from benchfarm_virtual.processes import signal_number
-from benchfarm_virtual.shell.expansion import ArithmeticFaultError
 from benchfarm_virtual.shell.interpreter import Shell
 from benchfarm_virtual.shell.parsing import RESERVED
-from benchfarm_virtual.shell.printing import PrintFaultError, echoed
-from benchfarm_virtual.shell.syntax import ExitError, LeaveLoopError
+from benchfarm_virtual.shell.printing import echoed
+from benchfarm_virtual.shell.syntax import ExitError, LeaveLoopError, ShellFaultError
 
 
 def holds(shell: Shell, args: Sequence[str]) -> bool:
@@ -37,7 +36,7 @@ def holds(shell: Shell, args: Sequence[str]) -> bool:
             return not holds(shell, rest)
         case [sign, operand] if sign in _UNARY:
             return _UNARY[sign](shell, operand)
-    raise ArithmeticFaultError(f"test: {args[1]}: unexpected operator/operand")
+    raise ShellFaultError(f"test: {args[1]}: unexpected operator/operand")
 
 
 def _file_is(condition: Callable[[FileStat], bool]) -> Callable[[Shell, str], bool]:
@@ -87,7 +86,7 @@ class Builtin:
 def _echo(shell: Shell, args: Sequence[str]) -> int:
     try:
         shell.write(1, echoed(args))
-    except (PhoneFileError, PrintFaultError) as exc:
+    except (PhoneFileError, ShellFaultError) as exc:
         shell.complain(f"echo: write: {exc}")
         return 1
     return 0
@@ -96,7 +95,7 @@ def _echo(shell: Shell, args: Sequence[str]) -> int:
 def _test(shell: Shell, args: Sequence[str]) -> int:
     try:
         return int(not holds(shell, args))
-    except ArithmeticFaultError as exc:
+    except ShellFaultError as exc:
         shell.complain(str(exc))
         return 2
 
@@ -140,7 +139,7 @@ def _leave(name: str) -> Callable[[Shell, Sequence[str]], int]:
 def _command(shell: Shell, args: Sequence[str]) -> int:
     """Print what a name stands for: ``command -v NAME``."""
     _, name = args
-    path = find_program(shell.system, name, path=shell.lookup("PATH") or DEFAULT_PATH)
+    path = find_program(shell.system, name, path=shell.lookup("PATH"))
     if name in shell.functions or name in RESERVED or name in BUILTINS:
         path = name
     elif path is None or not shell.files.may(shell.absolute(path), 1):

@@ -13,17 +13,21 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from benchfarm_virtual.contract import PhoneFileError
-from benchfarm_virtual.shell.syntax import Arithmetic, Command, Part, Text, Variable, Word
+from benchfarm_virtual.shell.syntax import (
+    Arithmetic,
+    Command,
+    Part,
+    ShellFaultError,
+    Text,
+    Variable,
+    Word,
+)
 
 if TYPE_CHECKING:
     from benchfarm_virtual.shell.interpreter import Shell
 
 _WHITE: Final = " \t\n"
 _WORDS: Final = re.compile(r"[^ \t\n]+")
-
-
-class ExpansionFaultError(Exception):
-    """A bad substitution: the shell ends with the message."""
 
 
 class _Fields:
@@ -126,7 +130,7 @@ class Expander:
 
     def _variable(self, part: Variable) -> str:
         if part.operator == "bad":
-            raise ExpansionFaultError(f"${{{part.name}}}: bad substitution")
+            raise ShellFaultError(f"${{{part.name}}}: bad substitution")
         if part.name in {"@", "*"}:
             return " ".join(self._state.positional)
         value = self._state.lookup(part.name)
@@ -153,7 +157,7 @@ def _pattern(pieces: Pieces) -> str:
 @lru_cache(maxsize=1024)
 def _compiled(pattern: str) -> re.Pattern[str]:
     if "[[:" in pattern:
-        raise ExpansionFaultError("a virtual phone knows no classes of characters")
+        raise ShellFaultError("a virtual phone knows no classes of characters")
     return re.compile(fnmatch.translate(pattern))
 
 
@@ -201,10 +205,6 @@ def _names_in(shell: Shell, folder: str) -> Sequence[str]:
         return ()
 
 
-class ArithmeticFaultError(Exception):
-    """The expression can't be calculated."""
-
-
 _OPERATIONS: Final[Mapping[type[ast.operator], Callable[[int, int], int]]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -225,11 +225,11 @@ def _syntax(expression: str) -> ast.expr:
         with _PARSING:
             return ast.parse(text, mode="eval").body
     except SyntaxError:
-        raise ArithmeticFaultError(f"{expression}: no expression") from None
+        raise ShellFaultError(f"{expression}: no expression") from None
 
 
 def calculated(expression: str, variable: Callable[[str], str]) -> int:
-    """Return an expression's value, in 32 bits; raise ArithmeticFaultError."""
+    """Return an expression's value, in 32 bits; raise ShellFaultError."""
 
     def value(node: ast.expr) -> int:
         match node:
@@ -242,7 +242,7 @@ def calculated(expression: str, variable: Callable[[str], str]) -> int:
             case ast.BinOp(left, sign, right) if type(sign) in _OPERATIONS:
                 result = _OPERATIONS[type(sign)](value(left), value(right))
             case _:
-                raise ArithmeticFaultError(f"{expression}: a virtual phone knows + - * | <<")
+                raise ShellFaultError(f"{expression}: a virtual phone knows + - * | <<")
         return (result + (1 << 31)) % (1 << 32) - (1 << 31)
 
     return value(_syntax(expression))

@@ -15,15 +15,10 @@ from benchfarm_virtual.contract import (
     encoded,
 )
 from benchfarm_virtual.files import PhoneTree
-from benchfarm_virtual.launching import DEFAULT_PATH, Launch
+from benchfarm_virtual.launching import Launch
 from benchfarm_virtual.open_files import OpenFile
 from benchfarm_virtual.processes import SIGNAL_WORDS, Process, acting_for, listed
-from benchfarm_virtual.shell.expansion import (
-    ArithmeticFaultError,
-    Expander,
-    ExpansionFaultError,
-    calculated,
-)
+from benchfarm_virtual.shell.expansion import Expander, calculated
 from benchfarm_virtual.shell.parsing import parse_script
 from benchfarm_virtual.shell.statements import (
     RedirectFaultError,
@@ -40,8 +35,8 @@ from benchfarm_virtual.shell.syntax import (
     LeaveLoopError,
     Redirect,
     Redirected,
+    ShellFaultError,
     ShellKilledError,
-    ShellSyntaxError,
     Simple,
     Statement,
     Subshell,
@@ -60,7 +55,7 @@ class Shell:
         self.process = launch.process
         self.name = name
         self.positional: list[str] = list(positional)
-        self.values = {"IFS": " \t\n", "PATH": DEFAULT_PATH, **launch.env, "PWD": launch.cwd}
+        self.values = {"IFS": " \t\n", **launch.env, "PWD": launch.cwd}
         self.values["PPID"] = str(self.process.ppid)
         #: The variables that programs inherit.
         self.exported = frozenset(launch.env)
@@ -114,37 +109,42 @@ class Shell:
         return str(special.get(name, ""))
 
     def calculate(self, expression: str) -> int:
-        """Return the value of an arithmetic expression; raise ArithmeticFaultError."""
+        """Return the value of an arithmetic expression; raise ShellFaultError."""
         return calculated(expression, self.lookup)
 
     def assign(self, name: str, value: str) -> None:
-        """Set a variable; raise ExpansionFaultError for one that changes how words are split."""
+        """Set a variable; raise ShellFaultError for one that changes how words are split."""
         if name == "IFS":
-            raise ExpansionFaultError("IFS: a virtual phone splits at white space")
+            raise ShellFaultError("IFS: a virtual phone splits at white space")
         self.values[name] = value
 
     def substitute(self, script: Block) -> str:
         """Run ``$(script)`` in a subshell and return its output."""
         collected = bytearray()
         child = self.fork({**self.fds, 1: OpenFile(put=collected.extend)})
-        self.status = child.run_as_subshell(lambda: child.block(script))
+        self.status = child.live(lambda: child.block(script))
         self.has_substituted = True
-        child.close()
-        self.system.processes.end(child.process, self.status)
         return decoded(collected.rstrip(b"\n").replace(b"\0", b""))
 
     # Running
 
-    def run(self, script: str, *, exec_last: bool = False) -> int:
-        """Run a whole script; return its exit status."""
+    def run(self, script: str) -> int:
+        """Run a whole script, whose only statement takes this process over; return its status."""
+        block = parse_script(script)
+        if len(block.statements) == 1 and not block.statements[0][1]:
+            return self.alone(block.statements[0][0])
+        return self.block(block)
 
-        def run_all() -> int:
-            block = parse_script(script)
-            if exec_last and len(block.statements) == 1 and not block.statements[0][1]:
-                return self.alone(block.statements[0][0])
-            return self.block(block)
+    def live(self, body: Callable[[], int]) -> int:
+        """Run something in this shell, whose process and open files end with it."""
 
-        return self.run_as_subshell(run_all)
+        def run() -> int:
+            try:
+                return self.run_as_subshell(body)
+            finally:
+                self.close()
+
+        return self.system.processes.run(self.process, run)
 
     def run_as_subshell(self, body: Callable[[], int]) -> int:
         """Run something to the end of this shell: exit, signals and faults dealt with."""
@@ -166,7 +166,7 @@ class Shell:
             return exc.status
         except LeaveLoopError:
             return self.status
-        except (ShellSyntaxError, ExpansionFaultError, ArithmeticFaultError) as exc:
+        except ShellFaultError as exc:
             self.complain(str(exc))
             return 1
         except RecursionError:
@@ -257,11 +257,8 @@ class Shell:
     def take_redirects(self, redirects: Sequence[Redirect], *, special: bool = False) -> None:
         """Redirect the shell's own open files for good; a failure ends the shell."""
         try:
-            fds, opened = redirected(self, redirects)
+            fds, opened = redirected(self, redirects, special=special)
         except RedirectFaultError as exc:
-            self.complain(str(exc))
-            if special:
-                self.complain("redirection failure")
             raise ExitError(1) from exc
         held = retained(fds)
         for handle in opened:

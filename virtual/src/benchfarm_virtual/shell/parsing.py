@@ -22,7 +22,7 @@ from benchfarm_virtual.shell.syntax import (
     Pipeline,
     Redirect,
     Redirected,
-    ShellSyntaxError,
+    ShellFaultError,
     Simple,
     Statement,
     Subshell,
@@ -54,7 +54,7 @@ _CLOSING: Final = frozenset('"})')
 
 
 def parse_script(script: str) -> Block:
-    """Return a script's statements; raise ShellSyntaxError when it isn't one."""
+    """Return a script's statements; raise ShellFaultError when it isn't one."""
     # A comment at the beginning often is all that tells one script from the last one.
     return _parsed(_COMMENT.sub("", script, count=1))
 
@@ -121,7 +121,7 @@ class _Parser:
                 parts += self.parts('"', quoted=True) or [Text("", quoted=True)]
                 self.at += 1
             elif char == "`":
-                raise ShellSyntaxError("a virtual phone knows no backquotes: write $(...)")
+                raise ShellFaultError("a virtual phone knows no backquotes: write $(...)")
             elif char == "$":
                 parts.append(self.dollar(quoted=quoted))
             else:
@@ -226,11 +226,11 @@ class _Parser:
             raise self.fault()
         self.take()
 
-    def fault(self) -> ShellSyntaxError:
+    def fault(self) -> ShellFaultError:
         """Return the error about the next token."""
         token = self.peek() or self.text[self.at : self.at + 1]
         label = {"": "EOF", "\n": "newline"}.get(token, f"'{token}'")
-        return ShellSyntaxError(f"syntax error: unexpected {label}")
+        return ShellFaultError(f"syntax error: unexpected {label}")
 
     # Statements
 
@@ -374,7 +374,7 @@ class _Parser:
         self.take_word()
         name = self.peeked
         if not _NAME.fullmatch(name):
-            raise ShellSyntaxError(f"'{name}' is not an identifier")
+            raise ShellFaultError(f"'{name}' is not an identifier")
         self.skip(lines=True)
         self.expect("in")
         words: list[Word] = []

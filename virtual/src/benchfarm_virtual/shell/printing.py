@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from benchfarm_virtual.contract import encoded
+from benchfarm_virtual.shell.syntax import ShellFaultError
 
 _ESCAPES: Final = dict(zip("abefnrtv\\", "\a\b\x1b\f\n\r\t\v\\", strict=True))
 _ESCAPE: Final = re.compile(r"\\(.)", re.DOTALL)
@@ -15,19 +16,15 @@ _PART: Final = re.compile(r"%[sx%]|\\.|(?P<bad>%.?)", re.DOTALL)
 _UNKNOWN: Final = frozenset("01234567cux")
 
 
-class PrintFaultError(Exception):
-    """A virtual phone doesn't print that."""
-
-
 def _escaped(char: str) -> str:
     """Return the text of an escape: a backslash and this character."""
     if char in _UNKNOWN:
-        raise PrintFaultError(f"a virtual phone knows no \\{char}")
+        raise ShellFaultError(f"a virtual phone knows no \\{char}")
     return _ESCAPES.get(char, f"\\{char}")
 
 
 def echoed(args: Sequence[str]) -> bytes:
-    """Return the output of ``echo args``, with options and escapes as in mksh. Raises PrintFaultError."""
+    """Return the output of ``echo args``, with options and escapes as in mksh. Raises ShellFaultError."""
     words, end = list(args), "\n"
     while words and re.fullmatch("-[en]+", words[0]):
         end = "" if "n" in words.pop(0) else end
@@ -37,14 +34,14 @@ def echoed(args: Sequence[str]) -> bytes:
 
 def printed(template: str, args: Sequence[str]) -> bytes:
     """Return the output of ``printf template args``; the template repeats while arguments remain.
-    Raises PrintFaultError.
+    Raises ShellFaultError.
     """
     todo, out = list(args), ""
 
     def part(match: re.Match[str]) -> str:
         text = match[0]
         if match["bad"]:
-            raise PrintFaultError(f"a virtual phone knows %s, %x and %%, not {text}")
+            raise ShellFaultError(f"a virtual phone knows %s, %x and %%, not {text}")
         if text[0] == "\\" or text == "%%":
             return _escaped(text[1]) if text[0] == "\\" else "%"
         value = todo.pop(0) if todo else ""

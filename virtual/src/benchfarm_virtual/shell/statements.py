@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Final
 
 from benchfarm_virtual.contract import PhoneFileError
@@ -76,13 +76,7 @@ def execute(shell: Shell, statement: Statement) -> int:
             return 0
         case Subshell(block):
             child = shell.fork(shell.fds)
-            status = 1
-            try:
-                status = child.run_as_subshell(lambda: child.block(block))
-            finally:
-                child.close()
-                shell.system.processes.end(child.process, status)
-            return shell.ended(child.process, status)
+            return shell.ended(child.process, child.live(lambda: child.block(block)))
         case Function(name, body):
             shell.functions[name] = body
             return 0
@@ -180,11 +174,9 @@ def with_redirects(
     if not redirects:
         return body()
     try:
-        fds, opened = redirected(shell, redirects)
+        fds, opened = redirected(shell, redirects, special=special)
     except RedirectFaultError as exc:
-        shell.complain(str(exc))
         if special:
-            shell.complain("redirection failure")
             raise ExitError(1) from exc
         return 1
     before, shell.fds = shell.fds, fds
@@ -219,16 +211,15 @@ def external(
         fds=shell.fds,
         surrender=shell.close if replace else None,
     )
-    status = 1
-    try:
-        status = launch(request)
-    except LaunchFaultError as exc:
-        shell.complain(str(exc))
-        status = exc.code
-    finally:
-        if not replace:
-            processes.end(process, status)
-    return status if replace else shell.ended(process, status)
+
+    def run() -> int:
+        try:
+            return launch(request)
+        except LaunchFaultError as exc:
+            shell.complain(str(exc))
+            return exc.code
+
+    return run() if replace else shell.ended(process, processes.run(process, run))
 
 
 # Assignments
@@ -302,10 +293,10 @@ def release_all(fds: Mapping[int, OpenFile]) -> None:
 
 
 def redirected(
-    shell: Shell, redirects: Sequence[Redirect]
+    shell: Shell, redirects: Sequence[Redirect], *, special: bool
 ) -> tuple[dict[int, OpenFile], list[OpenFile]]:
     """Return the open files after redirections, and those that were opened for them (to release
-    afterwards).
+    afterwards). A failure is reported; for a special builtin it will end the shell.
     """
     fds = dict(shell.fds)
     opened: list[OpenFile] = []
@@ -315,7 +306,10 @@ def redirected(
     except (PhoneFileError, RedirectFaultError) as exc:
         for handle in opened:
             handle.release()
-        raise RedirectFaultError(str(exc)) from exc
+        shell.complain(str(exc))
+        if special:
+            shell.complain("redirection failure")
+        raise RedirectFaultError from exc
     return fds, opened
 
 
@@ -355,15 +349,7 @@ def _prepare(
     """Return a subshell that holds ``fds`` and a thread that runs the statement in it."""
     child = shell.fork(fds)
     child.owns_fds = True
-
-    def body() -> None:
-        status = 1
-        try:
-            status = child.run_as_subshell(lambda: child.alone(statement))
-        finally:
-            child.close()
-            shell.system.processes.end(child.process, status)
-
+    body = partial(child.live, lambda: child.alone(statement))
     return child, threading.Thread(target=body, daemon=True, name=f"phone-{child.process.pid}")
 
 

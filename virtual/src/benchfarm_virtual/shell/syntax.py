@@ -177,5 +177,5 @@ class ExitError(Exception):
         self.status = status
 
 
-class ShellSyntaxError(Exception):
-    """The script can't be read."""
+class ShellFaultError(Exception):
+    """What the shell can't read, expand, calculate or print; it ends with the message."""

@@ -24,8 +24,8 @@ def sysfs_tree(hardware: VirtualHardware) -> Folder:
         put(f"{cpu}/cpufreq/{policy}", _policy(hardware, number, cluster))
         for core in cluster.cpus:
             nodes[f"{cpu}/cpu{core}/cpufreq"] = LinkNode(f"../cpufreq/{policy}")
-    for number in range(len(hardware.zones())):
-        put(f"class/thermal/thermal_zone{number}", _zone(hardware, number))
+    for number, name in enumerate(hardware.zones()):
+        put(f"class/thermal/thermal_zone{number}", _zone(hardware, name))
     put("class/power_supply/battery", _battery(hardware))
     if hardware.profile.gpu is not None:
         is_adreno = "adreno" in hardware.profile.gpu.name.lower()
@@ -81,10 +81,10 @@ def _times(clocks: Callable[[], Clocks], per_s: int) -> Node:
     )
 
 
-def _zone(hardware: VirtualHardware, number: int) -> Mapping[str, Node]:
+def _zone(hardware: VirtualHardware, name: str) -> Mapping[str, Node]:
     return {
-        "type": text_file(lambda: hardware.zones()[number].name),
-        "temp": text_file(lambda: round(hardware.zones()[number].heat_c * 1000)),
+        "type": text_file(lambda: name),
+        "temp": text_file(lambda: round(hardware.zones()[name] * 1000)),
     }
 
 

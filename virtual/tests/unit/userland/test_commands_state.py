@@ -65,8 +65,11 @@ CPU = "/sys/devices/system/cpu"
             f"{CPU}/cpu0/cpufreq/stats/time_in_state",
             lambda h: "\n".join(f"{k} {int(100 * s)}" for k, s in h.clusters()[0].held_s.items()),
         ),
-        ("/sys/class/thermal/thermal_zone0/type", lambda h: h.zones()[0].name),
-        ("/sys/class/thermal/thermal_zone0/temp", lambda h: round(h.zones()[0].heat_c * 1000)),
+        ("/sys/class/thermal/thermal_zone0/type", lambda h: h.profile.thermal.zones[0].name),
+        (
+            "/sys/class/thermal/thermal_zone0/temp",
+            lambda h: round(next(iter(h.zones().values())) * 1000),
+        ),
         ("/sys/class/kgsl/kgsl-3d0/gpuclk", lambda h: h.gpu().current_khz * 1000),
         ("/sys/class/kgsl/kgsl-3d0/devfreq/cur_freq", lambda h: h.gpu().current_khz * 1000),
     ],
