@@ -116,6 +116,26 @@ def test_a_full_phone_is_named_and_takes_the_file_once_there_is_room(phone: Phon
     assert place(phone, model()) == model().stat().st_size
 
 
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        ("file/f", "Not a directory"),
+        ("folder", "Is a directory"),
+        ("folder/new/", "Is a directory"),
+        ("long" * 64, "File name too long"),
+        ("/proc/f", "No such file or directory"),
+        ("/system/f", "Read-only file system"),
+    ],
+)
+def test_a_file_that_finds_no_place_is_reported_in_the_phones_words(
+    phone: PhoneBody, target: str, words: str
+) -> None:
+    folder = phone.device.work_folder
+    phone.sh(f"mkdir -p {folder}/folder && : >{folder}/file")
+    with pytest.raises(BenchfarmError, match=words):
+        phone.device.push(model(), target if target[0] == "/" else f"{folder}/{target}")
+
+
 @pytest.mark.parametrize("tool", ["setsid", "sha256sum", "nohup", "find"])
 def test_a_run_needs_no_tool_that_some_phones_lack(
     phone: PhoneBody, run_id: RunId, tool: str

@@ -297,6 +297,6 @@ def test_a_phone_that_adb_reaches_by_an_address_keeps_its_radios(
         f"{name} {refusal}"
         for name in ("airplane mode", "Wi-Fi being off", "mobile data being off")
     ]
-    assert phone.userland.settings.get("global", "wifi_on") == "1"
+    assert phone.userland.settings["global"]["wifi_on"] == "1"
     assert device.shell("settings get global airplane_mode_on").text.strip() == "0"
     conditioner.restore(device)

@@ -144,7 +144,7 @@ def whole(device: AdbDevice) -> dict[str, str]:
 
 def as_before(device: AdbDevice, phone: Phone, before: dict[str, str]) -> None:
     assert changed(before, whole(device)) == set()
-    assert phone.userland.state.fixed_performance is False
+    assert phone.hardware.clusters()[0].fixed is False
     assert device.shell(f"ls {device.work_folder}").text.split() in ([], ["runs"])
 
 
@@ -173,8 +173,8 @@ def test_every_wish_is_made_true_and_all_of_it_undone(
     assert device.shell(
         "settings get global airplane_mode_on; dumpsys deviceidle enabled deep"
     ).text.split() == ["1", "0"]
-    assert phone.userland.state.fixed_performance
-    assert phone.userland.settings.get("global", "wifi_on") == "0"
+    assert phone.hardware.clusters()[0].fixed
+    assert phone.userland.settings["global"]["wifi_on"] == "0"
     assert "state doze deep" in changed(before, whole(device))
     left: list[str] = []
     conditioner.restore(device, on_note=left.append)
@@ -455,12 +455,12 @@ def test_another_phone_under_the_same_address_is_refused(
 ) -> None:
     device.facts()
     conditioner = Conditioner(tmp_path)
-    phone.userland.props.set("ro.serialno", "ANOTHER")
+    phone.userland.props["ro.serialno"] = "ANOTHER"
     try:
         with pytest.raises(DeviceChangedError, match="ANOTHER"):
             prepare(conditioner, device)
     finally:
-        phone.userland.props.set("ro.serialno", "CONDITIONED")
+        phone.userland.props["ro.serialno"] = "CONDITIONED"
     conditioner.restore(device)
 
 

@@ -153,7 +153,7 @@ def test_a_phone_whose_compositor_doesnt_answer_stays_the_system_that_it_was(
 
     with Workspace(here, observer=Told()) as workspace:
         # Another system may have another driver.
-        phones[1].userland.props.set("ro.build.fingerprint", "after/an/update")
+        phones[1].userland.props["ro.build.fingerprint"] = "after/an/update"
         same, updated, unknown = open_devices(workspace, DeviceSelection()).facts
     assert (same.gpu, same.computes_with) == (known[0].gpu, known[0].computes_with)
     assert (updated.gpu_driver, unknown.gpu_driver) == ("", "")
@@ -166,7 +166,7 @@ def test_two_phones_of_one_serial_number_stay_two_when_only_one_of_them_is_attac
 ) -> None:
     """Their results would be taken for one phone's: nothing is measured under that name until
     somebody ends it."""
-    phones[1].userland.props.set("ro.serialno", "S0")
+    phones[1].userland.props["ro.serialno"] = "S0"
     with Workspace(here) as workspace:
         both = [item.seen for item in attached_devices(workspace) if item.seen.serial == "S0"]
         assert [(seen.usable, "several phones call themselves S0" in seen.reason) for seen in both] == [

@@ -8,7 +8,7 @@ import errno
 import re
 import stat
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from benchfarm_virtual.commands.invocation import (
@@ -124,21 +124,14 @@ def _run(request: Launch, path: str) -> int:
     interpreter = re.match(rb"#! *(\S+)", head)
     if interpreter and not request.system.files.may(decoded(interpreter[1]), 1):
         raise LaunchFaultError(f"{request.argv[0]}: No such file or directory", 126)
-    return _run_script(request, full)
+    return int(
+        request.system.commands["sh"](Invocation(replace(request, argv=["sh", *request.argv]))) or 0
+    )
 
 
 def _phone_command(system: PhoneSystem, path: str) -> CommandFunction | None:
     folder, _, name = path.rpartition("/")
     return system.commands.get(name) if folder in _COMMAND_FOLDERS else None
-
-
-def _run_script(request: Launch, full: str) -> int:
-    from benchfarm_virtual.shell.interpreter import Shell
-
-    text = decoded(request.system.files.open_read(full).read())
-    request.process.is_shell = True
-    shell = Shell(request, name=request.argv[0], positional=list(request.argv[1:]))
-    return shell.run_as_subshell(lambda: shell.run_text(text))
 
 
 def run_executable(launch: Launch, path: str, head: bytes) -> int:

@@ -182,9 +182,6 @@ class ActivityService:
 
     def running(self, package: str) -> list[Process]:
         """Return an app's processes."""
-        installed = self._system.packages.get(package)
-        if installed is None:
-            return []
         return [
             p
             for p in self._system.processes.live()

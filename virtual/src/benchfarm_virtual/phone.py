@@ -115,12 +115,9 @@ class Phone:
         self._server.hang(hung=False)  # waiting threads see the end
         self.userland.processes.kill_all()
 
-    def reboot(self, mode: str = "", *, away_s: float = BOOT_S) -> None:
+    def reboot(self, *, away_s: float = BOOT_S) -> None:
         """Restart: it is gone at once, and after ``away_s`` phone seconds listens on the same port
         with a new boot id.
-
-        ``mode`` (recovery, bootloader ...) makes no difference: there is nothing else to start
-        into.
         """
         with self._lock:
             if self._booting or self._closed.is_set():

@@ -38,8 +38,7 @@ class VirtualPhones(AbstractContextManager["VirtualPhones"]):
         self.time_factor = time_factor
         self.seed = seed
         self._keys: Sequence[RSAPublicKey] = load_public_keys(adb_public_keys)
-        self._lock = threading.Lock()
-        self._adding = threading.Lock()
+        self._lock = threading.RLock()
         self._phones: dict[str, Phone] = {}
         self._numbers = itertools.count(1)
 
@@ -63,7 +62,7 @@ class VirtualPhones(AbstractContextManager["VirtualPhones"]):
         Raises UsageError when there is such a serial number already or no such profile, DeviceError
         when the port is taken.
         """
-        with self._adding:
+        with self._lock:
             if spec.serial in self.phones:
                 raise UsageError(f"there is a virtual phone {spec.serial} already")
             # Each phone has noise of its own, the same one every time.
@@ -81,8 +80,7 @@ class VirtualPhones(AbstractContextManager["VirtualPhones"]):
                 raise DeviceError(
                     f"{spec.serial}: the virtual phone can't listen on port {spec.port}: {fault.strerror}"
                 ) from None
-            with self._lock:
-                self._phones[spec.serial] = phone
+            self._phones[spec.serial] = phone
             return phone
 
     def remove(self, serial: str) -> None:

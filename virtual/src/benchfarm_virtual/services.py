@@ -111,8 +111,7 @@ class ServiceDesk:
     faults: FaultTable
     #: True for a phone without shell_v2.
     legacy: bool
-    #: Restart into a mode ("" is the system).
-    reboot: Callable[[str], None]
+    reboot: Callable[[], None]
 
     def service_for(self, name: str) -> Service | None:
         """Return the service of this name, or None."""
@@ -124,8 +123,8 @@ class ServiceDesk:
             return lambda stream: self._run(stream, rest, "exec")
         if kind == "sync":
             return SyncService(self.system.files, self.faults)
-        if kind == "reboot":
-            return lambda stream: self.reboot(rest)
+        if kind == "reboot":  # whatever it is to start into
+            return lambda stream: self.reboot()
         return None
 
     # Commands

@@ -22,15 +22,11 @@ def test_mtime_and_the_owners_mode_bits_go_with_a_file(link, tmp_path, mode, on_
     ("target", "words"),
     [
         ("/system/f", "couldn't create file: Read-only file system"),
-        ("/proc/f", "couldn't create file: No such file or directory"),
         (f"{TMP}/new/", "couldn't create file: Is a directory"),
-        (f"{TMP}/file/f", "couldn't create file: Not a directory"),
-        (f"{TMP}/{'long' * 64}", "couldn't create file: File name too long"),
         ("/dev/null", "1 file pushed"),
     ],
 )
 def test_push_says_what_the_place_makes_of_it(link, tmp_path, target, words):
-    link.shell(f": >{TMP}/file")
     (tmp_path / "f").write_bytes(bytes(5_000_000))
     result = link.adb("push", tmp_path / "f", target)
     assert words in (result.stderr + result.stdout).decode()

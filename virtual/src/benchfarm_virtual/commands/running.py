@@ -24,7 +24,8 @@ def sh(call: Invocation) -> int:
     args = list(call.args)
     name = call.launch.argv[0]
     call.process.is_shell = True
-    if args[:1] == ["-c"]:
+    is_text = args[:1] == ["-c"]
+    if is_text:
         script = args[1]
         name, *args = args[2:] or [name]
     elif not args or args[0].startswith("-"):
@@ -38,7 +39,9 @@ def sh(call: Invocation) -> int:
             return 127
     shell = Shell(call.launch, name=name, positional=args)
     try:
-        return shell.run_as_subshell(lambda: shell.run(script))
+        return shell.run_as_subshell(
+            lambda: shell.run(script) if is_text else shell.run_text(script)
+        )
     finally:
         shell.close()
 

@@ -33,7 +33,7 @@ _DEFAULTS, _ROWS = (
 )
 #: The programs by their names; the file says what each field means.
 _PROGRAMS: Final = {name: SimpleNamespace(**{**_DEFAULTS, **row}) for name, row in _ROWS.items()}
-NAMES: Final = frozenset(_PROGRAMS)
+NAMES: Final = tuple(_PROGRAMS)
 
 
 def run_other(call: Invocation, version: str, *, program: str) -> int:
