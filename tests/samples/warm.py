@@ -165,6 +165,7 @@ def import_all() -> None:
         threads = os.listdir("/proc/self/task")  # noqa: PTH208
         assert len(threads) == 1, f"{module.name} starts a thread when it is imported"
     from orchestrator import documents
+    from orchestrator.cli.commands import ROOT
     from orchestrator.installation import data_folder
     from orchestrator.reading import profile
     from orchestrator.records import build_spec, campaign, case, device, plan, run, verdict
@@ -180,6 +181,13 @@ def import_all() -> None:
     for kind in (plan.Plan, build_spec.BuildSpec, device.DeviceProfile):
         documents.plain_adapter_of(kind)
     profile._messages()
+    # And of the words of a command line.
+    ROOT.load()
+    commands: list[Any] = [ROOT]
+    for command in commands:
+        commands += getattr(command, "commands", {}).values()
+        for parameter in command.params:
+            parameter.get_runtime_param()
     for path in (data_folder("reports") / "templates").glob("*.j2"):
         html.template(path.name)
     # And of virtual phones and models.
