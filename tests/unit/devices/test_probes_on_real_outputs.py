@@ -33,26 +33,6 @@ def on(*kinds: str) -> pytest.MarkDecorator:
     return pytest.mark.parametrize(("name", "expected"), found or skipped)
 
 
-@on("getprop")
-def test_properties_say_what_the_phone_is(name: str, expected: dict[str, object]) -> None:
-    properties = probes.parse_properties(text_of(name))
-    keys = {
-        "abi": "ro.product.cpu.abi",
-        "android": "ro.build.version.release",
-        "board_platform": "ro.board.platform",
-        "device": "ro.product.device",
-        "hardware": "ro.hardware",
-        "manufacturer": "ro.product.manufacturer",
-        "model": "ro.product.model",
-        "sdk": "ro.build.version.sdk",
-        "soc_manufacturer": "ro.soc.manufacturer",
-        "soc_model": "ro.soc.model",
-    }
-    for key, value in expected.items():
-        if key != "kind":
-            assert properties[keys[key]] == str(value)
-
-
 @on("battery")
 def test_battery_is_read_from_its_own_section(name: str, expected: dict[str, object]) -> None:
     assert probes.parse_battery(text_of(name)) == {
