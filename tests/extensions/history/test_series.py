@@ -66,16 +66,6 @@ def test_a_night_that_measured_two_contents_has_the_figure_of_the_newest(turn: i
     assert table.contents[table.contents_at[0, 0]].build_sha256 == "new"
 
 
-@pytest.mark.parametrize("turn", [1, -1])
-def test_a_campaign_that_measures_two_contents_in_turns_has_the_figure_of_the_newer_whichever_ran_last(
-    turn: int,
-) -> None:
-    turns = [(0, NEW, 2_000.0, 1), (0, OLD, 1_000.0, 1), (0, NEW, 2_020.0, 1), (0, OLD, 1_010.0, 1)]
-    table = table_of(points_of(*turns[::turn]))
-    assert table.latency_us.tolist() == [[2_010.0]]
-    assert table.contents[table.contents_at[0, 0]].build_sha256 == "new"
-
-
 def test_older_contents_that_a_later_campaign_of_the_night_measured_are_what_counts() -> None:
     table = table_of(points_of((0, NEW, 2_000.0, 1), (1, OLD, 1_000.0, 1)))
     assert table.latency_us.tolist() == [[1_000.0]]
