@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import random
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -45,16 +44,6 @@ def test_sides_lead_in_the_order_abba_then_baab_and_the_seed_says_which_is_first
     orders = {leaders(seed, 8) for seed in range(20)}
     assert orders == {"ABBAABBA", "BAABBAAB"}
     assert leaders(3, 8) == leaders(3, 8)
-
-
-def test_several_comparisons_share_each_round() -> None:
-    other = replace(A, threads=1), replace(B, threads=1)
-    pairing = replace(PAIRING, sides=(*PAIRING.sides, (other[0].case_key, other[1].case_key)))
-    cases = CASES | {item.case_key: item for item in other}
-    order = pair_round(pairing, cases, 5, [0, 1], "0:P")
-    assert Counter(item.case.threads for item in order) == {1: 2, 4: 2}
-    # The two of a pair stay neighbours.
-    assert order[0].case.threads == order[1].case.threads
 
 
 def test_prefill_and_decode_of_a_process_begin_with_the_same_side_whichever_starts_it() -> None:
