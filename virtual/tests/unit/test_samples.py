@@ -9,15 +9,13 @@ from elftools.elf.elffile import ELFFile
 
 from benchfarm_virtual.profiles import load_profile
 from benchfarm_virtual.samples import (
-    BENCHMARK_PACKAGE,
     MACHINES,
-    benchmark_apk,
     benchmark_elf,
     elf_abi,
     fake_note,
     write_benchmark_elf,
 )  # fmt: skip
-from benchfarm_virtual.shelf import PROGRAMS, ProgramShelf, inspect_apk
+from benchfarm_virtual.shelf import PROGRAMS, ProgramShelf
 
 
 @pytest.mark.parametrize("abi", sorted(MACHINES))
@@ -69,19 +67,3 @@ def test_the_shelf_knows_fake_binaries_and_real_names_but_no_other_files():
 def test_a_phone_runs_programs_of_its_own_abis_only(profile, abi, runs):
     elf = benchmark_elf(abi=abi)
     assert (native("benchmark_model", elf, profile) is not None) is runs
-
-
-def test_apk_says_what_it_was_made_with():
-    content = benchmark_apk(version_code=42, version_name="2.1", min_sdk=24,
-                            abis=("arm64-v8a", "armeabi-v7a"), debuggable=False)  # fmt: skip
-    info = inspect_apk(content)
-    assert info.package == BENCHMARK_PACKAGE
-    assert info.activity == ".BenchmarkModelActivity"
-    assert (info.version_code, info.version_name, info.min_sdk, info.debuggable) == (
-        42,
-        "2.1",
-        24,
-        False,
-    )
-    assert info.abis == ["arm64-v8a", "armeabi-v7a"]
-    assert benchmark_apk() == benchmark_apk()
