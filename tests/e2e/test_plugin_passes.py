@@ -66,7 +66,6 @@ def test_a_pass_of_a_third_party_is_in_help_schema_run_store_and_report(
 @pytest.mark.parametrize(
     ("name", "change", "why"),
     [
-        ("acme.idle", ("    runner=runner,\n", ""), "runs a program as it is"),
         (
             "acme.idle",
             (
