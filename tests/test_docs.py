@@ -140,13 +140,13 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", head).replace(" ", "-") for head in plain}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPO)))
-def test_links_lead_to_files_and_headings_that_are_there(page: Path) -> None:
-    for target, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", page.read_text("utf-8")):
-        assert (page.parent / target).exists(), target
-        assert not anchor or anchor in anchors(page.parent / target if target else page), (
-            f"{target}#{anchor}"
-        )
+def test_links_lead_to_files_and_headings_that_are_there() -> None:
+    for page in PAGES:
+        for target, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", page.read_text("utf-8")):
+            assert (page.parent / target).exists(), f"{page}: {target}"
+            assert not anchor or anchor in anchors(page.parent / target if target else page), (
+                f"{page}: {target}#{anchor}"
+            )
 
 
 def test_the_pages_stay_short() -> None:
@@ -188,18 +188,12 @@ def test_pages_that_code_names_are_there() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "page",
-    [REPO / "CONTRIBUTING.md", *(page for page in PAGES if page.name != "CHANGELOG.md")],
-    ids=lambda page: str(page.relative_to(REPO)),
-)
-def test_files_that_a_page_names_are_there(page: Path) -> None:
+def test_files_that_a_page_names_are_there() -> None:
     """Paths of this repository, from its top or from ``orchestrator/``."""
     tops = "|".join(path.name for path in REPO.iterdir() if path.is_dir() and path.name[0] != ".")
-    named = re.findall(
-        rf"(?<!\[)`((?:{tops})/[\w./*-]+|[\w-]+/[\w./*-]+\.(?:py|sh|js|toml))`",
-        page.read_text("utf-8"),
-    )
+    path_of = re.compile(rf"(?<!\[)`((?:{tops})/[\w./*-]+|[\w-]+/[\w./*-]+\.(?:py|sh|js|toml))`")
+    pages = [REPO / "CONTRIBUTING.md", *(page for page in PAGES if page.name != "CHANGELOG.md")]
+    named = {path for page in pages for path in path_of.findall(page.read_text("utf-8"))}
     missing = [
         path
         for path in named
@@ -208,18 +202,14 @@ def test_files_that_a_page_names_are_there(page: Path) -> None:
     assert [path for path in missing if not path.endswith("/NAME")] == []
 
 
-@pytest.mark.parametrize(
-    "page",
-    [REPO / "docs" / name for name in ("architecture.md", "method.md")]
-    + sorted((REPO / "docs" / "decisions").glob("*.md")),
-    ids=lambda page: page.stem,
-)
-def test_modules_that_a_page_names_are_there(page: Path) -> None:
+def test_modules_that_pages_name_are_there() -> None:
     """``engine.campaign.run_on_devices``: names below ``orchestrator``."""
     parts = {path.stem for path in (REPO / "orchestrator").iterdir()}
-    for name in re.findall(r"`([a-z_]+(?:\.\w+)+)`", page.read_text("utf-8")):
-        if name.partition(".")[0] in parts and not name.endswith((".py", ".js")):
-            pkgutil.resolve_name(f"orchestrator.{name}")
+    pages = [REPO / "docs" / name for name in ("architecture.md", "method.md")]
+    for page in [*pages, *(REPO / "docs" / "decisions").glob("*.md")]:
+        for name in re.findall(r"`([a-z_]+(?:\.\w+)+)`", page.read_text("utf-8")):
+            if name.partition(".")[0] in parts and not name.endswith((".py", ".js")):
+                pkgutil.resolve_name(f"orchestrator.{name}")
 
 
 def test_every_command_has_json() -> None:
