@@ -20,7 +20,6 @@ from orchestrator.tables.renderers import as_text
 from orchestrator.tables.results import exported_table
 from orchestrator.tables.rows import BestMark
 from tests.samples.extensions import needs_extension
-from tests.samples.records import pairing_of
 from tests.samples.sample_lab import (
     CPU_ROWS,
     FELL_BACK,
@@ -347,25 +346,6 @@ def test_finding_of_several_invocations_is_told_once_with_its_count():
     assert finding.next_step
 
 
-def test_log_shown_is_that_of_the_invocation_with_most_to_tell():
-    owner = case()
-    failed = run(
-        owner,
-        3,
-        None,
-        outcome=Outcome.FAILED,
-        quality=Quality.REJECTED,
-        log=b"Segmentation fault\n",
-    )
-    row = data_of(*series(owner, 1_000, 3), failed).results[0]
-    logs = {
-        one.invocation + 1: row.logs[one.run_id][0] for one in row.runs if one.run_id in row.logs
-    }
-    # The fourth: invocations count from 1.
-    assert list(logs) == [4]
-    assert "Segmentation fault" in logs[4].text
-
-
 def test_output_is_asked_for_where_it_may_be_shown_and_for_all_cases_at_once():
     silent = [
         run(
@@ -436,18 +416,6 @@ def test_a_case_whose_timing_was_planned_and_not_done_is_missing():
     assert data.results[0].status is CaseStatus.NOT_RUN
     assert "resume" in data.results[0].next_step
     assert "not run" in data.headline.warnings[0]
-
-
-def test_the_pair_that_warms_a_phone_is_no_result():
-    a, b = case(threads=1), case(threads=2)
-    runs = [*series(a, 9_000), *series(b, 8_000)]
-    pairing = pairing_of((a, b), threshold=0.01)
-    lab = lab_of(runs)
-    campaigns = (campaign_of(runs, terms=Terms(pairing=pairing)),)
-    data = lab.data(campaigns=campaigns)
-    for row in data.results:
-        assert [one.invocation for one in row.runs] == [1, 2, 3, 4]
-        assert row.summary.count == 4
 
 
 def test_a_clean_figure_that_is_not_precise_says_so_wherever_it_stands():
