@@ -334,6 +334,6 @@ def write_program(path: Path, *, name: str, abi: str, version: str, time_percent
             f"--time {time_percent:g} isn't possible",
             hint="a percentage from -95 to 999 with at most 4 digits",
         )
-    write_file(path, call("samples", "benchmark_elf", name, abi, version=marked))
+    write_file(path, call("shelf", "program_elf", name, abi, version=marked))
     path.chmod(0o755)
     return marked

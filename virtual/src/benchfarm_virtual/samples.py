@@ -9,7 +9,7 @@ import io
 import json
 import struct
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -66,32 +66,24 @@ def benchmark_elf(
     *,
     version: str = "virtual",
 ) -> bytes:
-    """Return the bytes of a fake executable; raise UsageError for a program or ABI that there is
-    none of.
-    """
-    from benchfarm_virtual.shelf import PROGRAMS
-
-    note = FakeNote(program=program, version=version)
-    return _checked_fake(note, (*PROGRAMS, DUMMY_PROGRAM, STABLE_PROGRAM), abi, _NEEDED)
+    """Return the bytes of a fake executable; raise UsageError for an ABI that there is none of."""
+    return fake(FakeNote(program=program, version=version), abi, _NEEDED)
 
 
 def library_elf(name: str, abi: str = "arm64-v8a", *, version: str = "virtual") -> bytes:
     """Return the bytes of a fake library that one of the programs needs beside it.
 
-    Libraries of one version belong together. Raises UsageError for another name or ABI.
+    Libraries of one version belong together. Raises UsageError for another ABI.
     """
-    names = (*HEXAGON_LIBRARIES, *NPU_LIBRARIES, *LANGUAGE_MODEL_LIBRARIES)
-    note = FakeNote(program=name, version=version)
-    return _checked_fake(note, names, abi, ("libc.so",))
+    return fake(FakeNote(program=name, version=version), abi, ("libc.so",))
 
 
-def _checked_fake(note: FakeNote, names: Sequence[str], abi: str, needed: Sequence[str]) -> bytes:
-    for label, value, values in (("of", note.program, names), ("for ABI", abi, MACHINES)):
-        if value not in values:
-            raise UsageError(
-                f"there is no fake binary {label} {value!r}; there are: {', '.join(values)}"
-            )
-    return fake(note, abi, needed)
+def refuse_unknown(label: str, value: str, known: Collection[str]) -> None:
+    """Raise UsageError for what there is no fake binary of."""
+    if value not in known:
+        raise UsageError(
+            f"there is no fake binary {label} {value!r}; there are: {', '.join(known)}"
+        )
 
 
 def write_benchmark_elf(path: Path, *names: str, **settings: Any) -> Path:  # noqa: ANN401
@@ -258,6 +250,7 @@ def fake(note: FakeNote, abi: str, needed: Sequence[str]) -> bytes:
 
     ``needed`` are the libraries that a program of that kind is linked against (DT_NEEDED).
     """
+    refuse_unknown("for ABI", abi, MACHINES)
     bits, machine = MACHINES[abi]
     wide = bits == 2
     header_bytes, segment_bytes = (64, 56) if wide else (52, 32)

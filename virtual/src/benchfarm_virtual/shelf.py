@@ -17,7 +17,15 @@ from benchfarm_virtual.programs.language_model import run_language_model
 from benchfarm_virtual.programs.litert import run_litert
 from benchfarm_virtual.programs.native import run_activity, run_native, run_performance_options
 from benchfarm_virtual.programs.other_runtimes import NAMES, run_other
-from benchfarm_virtual.samples import APP_NOTE, elf_abi, fake_note
+from benchfarm_virtual.samples import (
+    APP_NOTE,
+    DUMMY_PROGRAM,
+    STABLE_PROGRAM,
+    benchmark_elf,
+    elf_abi,
+    fake_note,
+    refuse_unknown,
+)
 
 #: Acts as the real program, with its exact output; returns the exit code.
 Program = Callable[[Invocation], int]
@@ -40,6 +48,14 @@ _NAMES: Final = {
     "benchmark_model.*plus_flex": "benchmark_model_plus_flex",
     "benchmark_model": "benchmark_model",
 }
+
+
+def program_elf(program: str, abi: str, *, version: str) -> bytes:
+    """Return a fake binary's bytes as benchmark_elf does; raise UsageError also for a program that
+    there is none of.
+    """
+    refuse_unknown("of", program, (*PROGRAMS, DUMMY_PROGRAM, STABLE_PROGRAM))
+    return benchmark_elf(program, abi, version=version)
 
 
 class ProgramShelf:

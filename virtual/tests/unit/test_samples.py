@@ -7,6 +7,7 @@ import io
 import pytest
 from elftools.elf.elffile import ELFFile
 
+from benchfarm_virtual.errors import UsageError
 from benchfarm_virtual.profiles import load_profile
 from benchfarm_virtual.samples import (
     MACHINES,
@@ -15,7 +16,7 @@ from benchfarm_virtual.samples import (
     fake_note,
     write_benchmark_elf,
 )  # fmt: skip
-from benchfarm_virtual.shelf import PROGRAMS, ProgramShelf
+from benchfarm_virtual.shelf import PROGRAMS, ProgramShelf, program_elf
 
 
 @pytest.mark.parametrize("abi", sorted(MACHINES))
@@ -42,6 +43,11 @@ def test_a_fake_binary_says_which_program_it_is(program, tmp_path):
     note = fake_note(path.read_bytes())
     assert (note.program, note.version) == (program, "7")
     assert path.stat().st_mode & 0o111
+
+
+def test_a_program_without_a_fake_binary_is_refused_with_those_that_have_one():
+    with pytest.raises(UsageError, match="of 'foo'; there are: benchmark_model, "):
+        program_elf("foo", "x86", version="1")
 
 
 def native(name, head, profile="pixel-3"):
