@@ -11,7 +11,7 @@ from orchestrator.analysis.samples import derive_conditions, parse_samples
 from orchestrator.delegates import DELEGATES
 from orchestrator.frozen import frozen
 from orchestrator.records.case import FIGURE_PASS, IMPORTED_TOOLS, Case
-from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
+from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState, Moment
 from orchestrator.records.plan import Screen
 from orchestrator.records.run import (
     SETUP_CODES,
@@ -21,7 +21,6 @@ from orchestrator.records.run import (
     RunConditions,
     RunRecord,
     RunSamples,
-    Sample,
     ToolReport,
 )
 from orchestrator.records.verdict import Finding, Grade, Quality, QualityVerdict, Severity
@@ -198,7 +197,7 @@ class Observed:
         if before is None or after is None or not before.clock_khz or not before.clock_limit_khz:
             return False
         limits = before.clock_limit_khz
-        moments: tuple[Sample | DeviceState, ...] = (before, *self.run_samples.samples, after)
+        moments: tuple[Moment, ...] = (before, *self.run_samples.samples, after)
         return all(
             dict(moment.clock_limit_khz) == dict(limits) and _are_at(moment.clock_khz, limits)
             for moment in moments
@@ -349,7 +348,7 @@ def _heat_findings(
     }
     if at_work := [f"{name} by {steps}" for name, steps in cooling.items() if steps > 0]:
         yield finding("throttled", "clocks were held down because of heat", ", ".join(at_work))
-    moments: tuple[Sample | DeviceState, ...] = (*run_samples.samples, after)
+    moments: tuple[Moment, ...] = (*run_samples.samples, after)
     lowest = {
         cpu: min(limits)
         for cpu in before.clock_limit_khz

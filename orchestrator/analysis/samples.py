@@ -13,7 +13,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Final
 
-from orchestrator.records.device import DeviceState
+from orchestrator.records.device import DeviceState, Moment
 from orchestrator.records.run import (
     ClusterConditions,
     RunConditions,
@@ -117,8 +117,8 @@ def derive_conditions(
         run_samples.samples if run_samples is not None and len(run_samples.samples) > 1 else ()
     )
     own_cpu_s = run_samples.own_cpu_s if run_samples is not None else None
-    first: Sample | DeviceState | None = samples[0] if samples else before
-    last: Sample | DeviceState | None = samples[-1] if samples else after
+    first: Moment | None = samples[0] if samples else before
+    last: Moment | None = samples[-1] if samples else after
     span_s = busy_s = None
     if first is not None and last is not None:
         span_s = _difference(first.uptime_s, last.uptime_s)
@@ -201,7 +201,7 @@ def mean_khz(earlier: Ticks, later: Ticks) -> float | None:
 def _clusters(
     before: DeviceState | None, after: DeviceState | None, samples: Sequence[Sample]
 ) -> tuple[ClusterConditions, ...]:
-    moments: list[Sample | DeviceState] = [s for s in (before, *samples, after) if s is not None]
+    moments: list[Moment] = [s for s in (before, *samples, after) if s is not None]
     clusters = []
     for cpu in sorted(
         {cpu for moment in moments for cpu in (*moment.time_in_state, *moment.clock_limit_khz)}

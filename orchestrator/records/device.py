@@ -256,14 +256,36 @@ def phone_differences(facts: DeviceFacts, other: DeviceFacts, *, at_once: bool =
 
 
 @frozen
-class DeviceState:
-    """A device's state at one moment; None or an empty mapping is unknown, never a guess."""
+class Moment:
+    """The clocks, heat and work of a device at one moment; None or an empty mapping is unknown,
+    never a guess.
+    """
 
-    at: datetime
     uptime_s: float | None = None
-    boot_id: str = ""
+    #: Of all cores together since boot: time in which they worked.
+    cpu_busy_s: float | None = None
+    #: First cpu of each cluster -> current clock, and the clock that it may reach now.
+    clock_khz: Mapping[int, int] = field(default_factory=dict)
+    clock_limit_khz: Mapping[int, int] = field(default_factory=dict)
+    #: First cpu of each cluster -> {frequency in kHz: time in 10 ms ticks}.
+    time_in_state: Mapping[int, Mapping[int, int]] = field(default_factory=dict)
     #: Thermal zone name -> degrees Celsius.
     heat_c: Mapping[str, float] = field(default_factory=dict)
+    #: The GPU's clock now, the highest that it may have now, and how busy it was over its driver's
+    #: last moment.
+    gpu_khz: int | None = None
+    gpu_limit_khz: int | None = None
+    gpu_busy_percent: float | None = None
+    #: The GPU's frequency in kHz -> time in milliseconds.
+    gpu_time_in_state: Mapping[int, int] = field(default_factory=dict)
+
+
+@frozen
+class DeviceState(Moment):
+    """A device's state before or after a run."""
+
+    at: datetime
+    boot_id: str = ""
     #: PowerManager's thermal status: 0 none, 1 light, 2 moderate, 3 severe, 4 critical, 5
     #: emergency, 6 shutdown.
     thermal_status: int | None = None
@@ -277,23 +299,10 @@ class DeviceState:
     battery_health: str = ""
     #: "none", "ac", "usb", "wireless", "dock".
     plugged: str = ""
-    #: First cpu of each cluster -> current clock, and the clock that it may reach now.
-    clock_khz: Mapping[int, int] = field(default_factory=dict)
-    clock_limit_khz: Mapping[int, int] = field(default_factory=dict)
     #: First cpu of each cluster -> the clock that it isn't let below, and its governor.
     clock_floor_khz: Mapping[int, int] = field(default_factory=dict)
     governors: Mapping[int, str] = field(default_factory=dict)
-    #: First cpu of each cluster -> {frequency in kHz: time in 10 ms ticks}.
-    time_in_state: Mapping[int, Mapping[int, int]] = field(default_factory=dict)
-    #: The GPU's clock now, the highest that it may have now, and how busy it was over its driver's
-    #: last moment.
-    gpu_khz: int | None = None
-    gpu_limit_khz: int | None = None
-    gpu_busy_percent: float | None = None
-    #: The GPU's frequency in kHz -> time in milliseconds.
-    gpu_time_in_state: Mapping[int, int] = field(default_factory=dict)
-    #: Of all cores together since boot: time in which they worked, and all time.
-    cpu_busy_s: float | None = None
+    #: Of all cores together since boot: all time, worked or not.
     cpu_total_s: float | None = None
     context_switches: int | None = None
     #: When the device was booted, in Unix seconds by its own wall clock: it moves only when that

@@ -13,7 +13,7 @@ from typing import Final
 
 from orchestrator.frozen import frozen
 from orchestrator.records.case import FIGURE_PASS, CampaignId, Case, Pass, RunId, RunKey
-from orchestrator.records.device import DeviceState
+from orchestrator.records.device import DeviceState, Moment
 from orchestrator.records.verdict import Quality, QualityVerdict, Severity
 from orchestrator.units import counted
 
@@ -432,25 +432,12 @@ PROFILE_FILE: Final = "op_profile.pb"
 
 
 @frozen
-class Sample:
-    """One sample of the sampler; None or an empty mapping is unknown."""
+class Sample(Moment):
+    """One sample of the sampler."""
 
     uptime_s: float
     #: Between reading the processors' time and having read the clusters' time in state.
     took_s: float = 0.0
-    #: Time that all cores together have worked since boot.
-    cpu_busy_s: float | None = None
-    #: Cluster (number of its cpufreq policy) -> kHz.
-    clock_khz: Mapping[int, int] = field(default_factory=dict)
-    clock_limit_khz: Mapping[int, int] = field(default_factory=dict)
-    #: Cluster -> {frequency in kHz: time in 10 ms ticks}.
-    time_in_state: Mapping[int, Mapping[int, int]] = field(default_factory=dict)
-    #: Thermal zone name -> degrees Celsius.
-    heat_c: Mapping[str, float] = field(default_factory=dict)
-    gpu_khz: int | None = None
-    gpu_limit_khz: int | None = None
-    gpu_busy_percent: float | None = None
-    gpu_time_in_state: Mapping[int, int] = field(default_factory=dict)
 
 
 @frozen
