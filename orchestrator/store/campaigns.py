@@ -215,13 +215,13 @@ class Campaigns(Database):
         columns = CAMPAIGNS.c.campaign_id, CAMPAIGNS.c.planned, has_virtual, *counts
         query = select(*columns).where(*_status_filter(only_open))
         with self.reading() as connection:
-            known = {
+            progress = {
                 CampaignId(name): CampaignProgress(
                     runs - unfit - abandoned, planned, abandoned, is_virtual
                 )
                 for name, planned, is_virtual, runs, unfit, abandoned in connection.execute(query)
             }
-        return defaultdict(CampaignProgress, known)
+        return defaultdict(CampaignProgress, progress)
 
     def skips(
         self, campaign_ids: Sequence[CampaignId], reason_code: str
