@@ -156,6 +156,7 @@ def moved(steps: int) -> bytes:
             "plain reference kernels",
             0,
         ),
+        (moved(1), DelegateName.XNNPACK, ParityVerdict.SAME, "XNNPACK", 1),
         (moved(11), DelegateName.XNNPACK, ParityVerdict.SAME, "XNNPACK", 11),
         (moved(14), DelegateName.XNNPACK, ParityVerdict.DRIFT, "XNNPACK", 14),
         (moved(60), DelegateName.XNNPACK, ParityVerdict.WRONG, "XNNPACK", 60),
@@ -178,6 +179,8 @@ def test_outputs_are_held_against_the_nearest_kernels_that_the_delegate_may_run(
     assert nearest in parity.reference
     assert error is None or tensor.error == error
     assert "correct kernels differ by up to 11" in parity.reason
+    noun = "step" if error == 1 else "steps"
+    assert error is None or f"at most {error} {noun} from" in parity.reason
 
 
 def test_a_single_reference_leaves_the_threshold_of_the_type():

@@ -120,6 +120,16 @@ def test_a_result_with_a_bad_exit_code_is_no_result(exit_code: int, words: str) 
     assert words in ending.reason
 
 
+def test_one_partition_is_counted_as_one() -> None:
+    report = with_delegate(
+        truth=DelegateTruth.PARTIAL, delegated_nodes=3, total_nodes=5, partitions=1
+    )
+    (message,) = (
+        item.message for item in verdict(report).findings if item.code == "delegate-partial"
+    )
+    assert message.endswith(" in 1 partition")
+
+
 def test_the_deadline_wins_over_everything_that_was_printed() -> None:
     assert ending_of(GOOD, exit_code=None, timed_out=True).outcome is Outcome.TIMED_OUT
 
