@@ -417,7 +417,8 @@ def import_bundle(
 
     ``read`` returns a run with figures and verdict read from its raw output. A file can name any
     device: each is stored as ``SERIAL@HOST``, with the name of the bundle's computer, and apart
-    from this lab's own. An interrupted import is continued by importing again.
+    from this lab's own. An interrupted import is hidden until it is continued
+    by importing again.
 
     Raises:
         StoreCorruptError: the bundle is damaged; nothing was stored.
@@ -459,6 +460,11 @@ def import_bundle(
             new_count += is_new
             pruned_count += is_new and is_pruned(run.attachments)
             other_runs += [] if is_new else [run.run_id]
+    for campaign_id, campaign in campaigns.items():
+        previous = stored[campaign_id]
+        if previous is None or _is_partial(previous):
+            store.hide_campaign(campaign_id, is_hidden=False)
+            store.set_status(campaign_id, _final_status(campaign), campaign.finished_at)
     return BundleImport(
         new_campaigns=tuple(campaign.campaign_id for campaign in new_campaigns),
         campaigns=tuple(campaigns),
@@ -542,10 +548,15 @@ def _final_status(campaign: Campaign) -> CampaignStatus:
     return status if status is CampaignStatus.CLOSED else CampaignStatus.FINISHED
 
 
+def _is_partial(stored: Campaign) -> bool:
+    """Whether a campaign's import was interrupted."""
+    return stored.terms.origin is not None and not stored.status.is_over
+
+
 def _create_campaign(
     store: Store, records: Mapping[str, list[Any]], campaign: Campaign, origin: Origin
 ) -> None:
-    """Create a campaign that the store doesn't hold.
+    """Create a campaign that the store doesn't hold, hidden until all its runs are stored.
 
     Stored devices, models and builds stay as they are.
     """
@@ -560,7 +571,7 @@ def _create_campaign(
     store.begin_campaign(
         replace(
             campaign,
-            status=_final_status(campaign),
+            status=CampaignStatus.INTERRUPTED,
             terms=_local_terms(campaign, origin),
             invocations=tuple(
                 replace(item, case=_with_local_serial(item.case, campaign))
@@ -572,3 +583,4 @@ def _create_campaign(
         models=[known_models.get(item.sha256, item) for item in records["model"]],
         builds=[known_builds.get(item.sha256, item) for item in records["build"]],
     )
+    store.hide_campaign(campaign.campaign_id)

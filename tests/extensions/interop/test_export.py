@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 import shutil
+import sqlite3
 import zipfile
 from dataclasses import replace
 from datetime import timedelta
@@ -434,6 +435,21 @@ def test_an_import_that_was_cut_off_leaves_nothing_to_resume_and_is_gone_on_with
     store.close()
     benchfarm(other, "import", bundle)
     assert len(runs_of(other)) == len(runs_of(lab))
+
+
+def test_an_import_that_was_cut_off_is_hidden_until_it_is_whole(bundle, tmp_path):
+    other = tmp_path / "other"
+    other.mkdir()
+    open_store(other / "store.sqlite").close()
+    full = "WHEN (SELECT count(*) FROM runs) = 1 BEGIN SELECT RAISE(ABORT, 'full'); END"
+    with sqlite3.connect(other / "store.sqlite") as connection:
+        connection.execute(f"CREATE TRIGGER full BEFORE INSERT ON runs {full}")
+    benchfarm(other, "import", bundle, code=5)
+    assert "no campaign matches" in benchfarm(other, "results", "list")
+    with sqlite3.connect(other / "store.sqlite") as connection:
+        connection.execute("DROP TRIGGER full")
+    benchfarm(other, "import", bundle)
+    assert "finished" in benchfarm(other, "results", "list")
 
 
 def test_a_moment_without_a_zone_is_refused_with_its_place(bundle, tmp_path):
