@@ -264,7 +264,7 @@ def _load(text: str) -> str:
     return text
 
 
-_Words: TypeAlias = OneOrMany[tuple[Text, ...]]
+_Words: TypeAlias = Annotated[OneOrMany[tuple[Text, ...]], SOME]
 
 
 @frozen
@@ -319,6 +319,7 @@ class DeviceSelection:
     #: false``.
     where: Annotated[
         OneOrMany[tuple[Annotated[Text, by_rule("predicate")], ...]],
+        SOME,
         Key(
             "Rule on device facts, for example 'android >= 13'.",
             "--where",
