@@ -95,7 +95,8 @@ def read_farm(workspace: Workspace, queue: Queue | None, submission: str = "") -
         phone = _with_work(phone, *working[serial], now) if serial in working else phone
         devices.append(phone)
     devices.sort(key=lambda item: (PHONE_STATES.index(item.state), item.name, item.serial))
-    ends = [item.done_at for item in devices if item.serial in working]
+    under_way = {serial for serial, (_, status) in working.items() if status.activity.is_under_way}
+    ends = [item.done_at for item in devices if item.serial in under_way]
     farm = FarmAnswer(
         has_queue=queue is not None,
         night=night_progress(store, now, opened.values(), progress, ends),

@@ -134,7 +134,7 @@ class LiveStatus:
 
     def _now(self, phone: PhoneStatus) -> PhoneStatus:
         started = self._started.get(phone.serial, [])
-        if len(started) < 2:
+        if len(started) < 2 or not phone.activity.is_under_way:
             return phone
         since_s = time.monotonic() - self._stored_s[phone.serial]
         pace = (started[-1] - started[0]) / (len(started) - 1)

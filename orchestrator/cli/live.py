@@ -91,11 +91,7 @@ def _phones(rows: Sequence[_Phone], *, doing_max: int | None = None) -> Table[_P
             "left",
             lambda row: row[1].eta_s,
             Kind.NUMBER,
-            shown=lambda row: (
-                format_remaining(row[1].eta_s)
-                if row[1].left and row[1].activity.is_under_way
-                else ""
-            ),
+            shown=lambda row: format_remaining(row[1].eta_s) if row[1].left else "",
         ),
         Column(
             "holder",

@@ -223,7 +223,7 @@ class PhoneStatus:
     #: At least this many invocations.
     left: int = 0
     battery_heat_c: float | None = None
-    #: None when too little is known.
+    #: None when too little is known, and for a phone that is away or abandoned.
     eta_s: float | None = None
     #: Of the stored ones, those that gave no result.
     failed: int = 0
@@ -325,13 +325,6 @@ class Status:
 
     @property
     def eta_s(self) -> float | None:
-        """The seconds until its last phone is done; None while unknown.
-
-        Phones that are away or abandoned aren't waited for.
-        """
-        etas = [
-            phone.eta_s
-            for phone in self.phones
-            if phone.left and phone.activity.is_under_way and phone.eta_s is not None
-        ]
+        """The seconds until its last phone is done; None while unknown."""
+        etas = [phone.eta_s for phone in self.phones if phone.left and phone.eta_s is not None]
         return max(etas, default=None)

@@ -12,7 +12,13 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from orchestrator.app.status import PublishedStatus, describe_run, phone_elsewhere, running_here
+from orchestrator.app.status import (
+    LiveStatus,
+    PublishedStatus,
+    describe_run,
+    phone_elsewhere,
+    running_here,
+)
 from orchestrator.cli.live import TerminalObserver, picture
 from orchestrator.cli.output import STYLES, to_json
 from orchestrator.engine.events import (
@@ -99,7 +105,6 @@ def test_a_campaign_takes_as_long_as_its_longest_phone() -> None:
     assert status(row(1, eta_s=None)).eta_s is None
     assert status(row(1, eta_s=90.0), row(2, left=2, eta_s=50.0)).eta_s == 90.0
     assert status(row(1, eta_s=90.0), row(2, eta_s=None)).eta_s == 90.0
-    assert status(row(1, PhoneActivity.AWAY, eta_s=900.0), row(2, eta_s=9.0)).eta_s == 9.0
     assert [format_remaining(seconds) for seconds in (None, 5.0, 130.0, 7810.0, 190_000.0)] == [
         "", "1 min", "2 min", "2 h 10 min", "52 h 47 min",
     ]  # fmt: skip
@@ -163,6 +168,18 @@ def test_a_phone_of_another_computer_needs_time_for_each_run_that_is_left() -> N
     progress = CampaignProgress(stored=5, planned=8)
     phone = phone_elsewhere("A", campaign, progress, newest)
     assert phone.eta_s == pytest.approx(1800.0, abs=60.0)
+
+
+def test_how_long_a_phone_takes_is_unknown_while_it_is_away() -> None:
+    live, samples = LiveStatus(), Samples()
+    live.on_event(STARTED)
+    for minutes in (0, 10):
+        started_at = datetime.now(UTC) + timedelta(minutes=minutes)
+        run = samples.run(case=replace(samples.case(), serial=A), started_at=started_at)
+        live.on_event(RunStored(run=run, position=3, total=7))
+    for is_away in (False, True):
+        live.on_event(DeviceNote(serial=A, text="lost: unplugged", is_away=is_away))
+        assert (live.status().phones[0].eta_s is None) is is_away
 
 
 class Nobody:
