@@ -231,7 +231,7 @@ def _with_work(
     phone: DeviceAnswer, campaign_id: str, status: PhoneStatus, now: datetime
 ) -> DeviceAnswer:
     """Return a phone with its status in a running campaign."""
-    is_away = status.activity in {PhoneActivity.AWAY, PhoneActivity.ABANDONED}
+    is_away = not status.activity.is_under_way
     if phone.state in {"clash", "quarantined", "unusable"}:
         # A fault of the phone stays one while it measures.
         state, reason = phone.state, phone.reason

@@ -22,13 +22,7 @@ from procrastinate.exceptions import ProcrastinateException
 
 from orchestrator import __version__
 from orchestrator.clock import Deadline
-from orchestrator.errors import (
-    BenchfarmError,
-    HostStorageError,
-    PlanError,
-    StoreError,
-    UsageError,
-)
+from orchestrator.errors import BenchfarmError, PlanError, StoreError, UsageError
 from orchestrator.extensions.farm.job import Ended
 from orchestrator.extensions.farm.job_table import Job
 from orchestrator.extensions.farm.phones import Doubt, add_new_phones
@@ -75,7 +69,7 @@ class PhoneWorkers:
     def close(self) -> None:
         """End the loop; all workers have ended before."""
         if self._loop.is_running():
-            with suppress(StoreError, HostStorageError):
+            with suppress(StoreError):
                 self._run_on_loop(self._app.close_async())
             self._loop.call_soon_threadsafe(self._loop.stop)
 
@@ -283,7 +277,7 @@ class HostWorker:
             self._announce(self._phones)
             self._offer()
             is_idle = self._wake()
-        except (StoreError, HostStorageError) as error:
+        except StoreError as error:
             if str(error) != self._fault:
                 self._fault = str(error)
                 self._say(f"{error}; trying again", level="error")
@@ -400,7 +394,7 @@ class HostWorker:
                 return self._queue.end(
                     job, ended.status, ended.note, is_try=is_try, wait_s=ended.wait_s
                 )
-            except (StoreError, HostStorageError) as error:
+            except StoreError as error:
                 if not is_logged:
                     text = f"job {job.job_id}: its end can't be stored: {error}; trying again"
                     self._say(text, level="error", **_log_keys(job))

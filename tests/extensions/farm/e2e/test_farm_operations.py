@@ -444,19 +444,6 @@ def test_a_database_that_is_away_is_a_problem_with_a_next_step_beside_the_checks
     assert "$BENCHFARM_STORE" in steps[0]
 
 
-def test_a_full_disk_of_the_database_is_a_problem_beside_the_checks_of_this_host(
-    queue: FarmQueue, settings: Settings
-) -> None:
-    queue.rows(
-        "CREATE FUNCTION disk_full() RETURNS text LANGUAGE plpgsql"
-        " AS $$ BEGIN RAISE 'no' USING ERRCODE = '53100'; END $$"
-    )
-    queue.rows("DROP TABLE farm_pauses")
-    queue.rows("CREATE VIEW farm_pauses AS SELECT disk_full() AS scope")
-    result = devices.doctor(settings, farm=True)
-    assert "disk is full" in found(result, "problem")["queue"][0]
-
-
 def test_a_database_that_ends_each_connection_is_asked_once() -> None:
     refused = list[object]()
 
