@@ -26,7 +26,9 @@ from orchestrator.programs.running import (
     files_written,
     format_flags,
 )
+from orchestrator.reading.lines import threadtime_header
 from orchestrator.reading.report import parse_run
+from orchestrator.reading.transcript import APP_START
 from orchestrator.records.case import APP_PACKAGE, Case, RunId, ToolName
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.run import Attachment, RawOutput, ToolReport
@@ -46,23 +48,17 @@ _START_ERRORS: Final = (
 #: The attachment with the reason why the app's files can't be read.
 _NO_FILES: Final = "files-refused"
 
-_HEADER: Final = re.compile(
-    rb"^\d\d-\d\d \d\d:\d\d:\d\d\.\d+ +(?P<pid>\d+) +\d+ (?P<level>[VDIWEF]) (?P<tag>[^:]*?) *: (?P<text>.*)$"
-)
-_PROCESS_START: Final = re.compile(
-    rb"Start proc (?P<pid>\d+):" + re.escape(APP_PACKAGE.encode()) + rb"/"
-)
-_MARK_TAG: Final = b"benchfarm"
-_START: Final = b"Running TensorFlow Lite benchmark with args"
-_RESULT_LINES: Final = (b"Saved benchmark result to", b"Failed to save benchmark result to")
+_PROCESS_START: Final = re.compile(rf"Start proc (\d+):{re.escape(APP_PACKAGE)}/")
+_MARK_TAG: Final = "benchfarm"
+_RESULT_LINES: Final = ("Saved benchmark result to", "Failed to save benchmark result to")
 _DEATH_TAGS: Final = (
-    b"ActivityManager",
-    b"AndroidRuntime",
-    b"DEBUG",
-    b"libc",
-    b"lmkd",
-    b"lowmemorykiller",
-    b"Zygote",
+    "ActivityManager",
+    "AndroidRuntime",
+    "DEBUG",
+    "libc",
+    "lmkd",
+    "lowmemorykiller",
+    "Zygote",
 )
 #: How long our process must be silent after an error until the phone is asked for the activity.
 _SILENCE_AFTER_ERROR_S: Final = 2.0
@@ -96,7 +92,7 @@ class ApkTool:
             with device.follow_log(buffers=("main", "system", "crash")) as lines:
                 # Old lines may come again when the phone's clock is set back: only lines after our
                 # own mark count.
-                marked_command = f"log -t {_MARK_TAG.decode()} {request.run_id}; {command}"
+                marked_command = f"log -t {_MARK_TAG} {request.run_id}; {command}"
                 start = device.shell(marked_command, timeout_s=min(60.0, request.timeout_s))
                 output_lines = (start.text + start.stderr.decode("utf-8", "replace")).splitlines()
                 if any(
@@ -194,7 +190,7 @@ class _Watch:
     log: BothEnds = field(default_factory=BothEnds)
     timed_out: bool = False
     _is_ours: bool = False
-    _pid: bytes = b""
+    _pid: int | None = None
     _saw_error: bool = False
     _silent_since_s: float = 0.0
 
@@ -220,37 +216,37 @@ class _Watch:
                 return
 
     def _take_line(self, line: bytes) -> bool:
-        header = _HEADER.match(line)
-        if header is None:
+        logged = threadtime_header(line.decode("utf-8", "replace"))
+        if logged is None:
             return False
-        text, tag = header["text"], header["tag"].strip()
-        is_start = _START in text and self.run_id.encode() in text
-        self._is_ours |= is_start or (tag == _MARK_TAG and self.run_id.encode() in text)
+        text, tag = logged.text, logged.tag
+        is_start = APP_START in text and self.run_id in text
+        self._is_ours |= is_start or (tag == _MARK_TAG and self.run_id in text)
         if not self._is_ours:
             return False
         if is_start:
-            self._pid = header["pid"]
-        elif (process_start := _PROCESS_START.match(text)) is not None and not self._pid:
-            self._pid = process_start["pid"]
-        is_our_process = bool(self._pid) and header["pid"] == self._pid
+            self._pid = logged.pid
+        elif (process_start := _PROCESS_START.match(text)) is not None and self._pid is None:
+            self._pid = int(process_start[1])
+        is_our_process = logged.pid == self._pid
         is_about_us = tag.startswith(_DEATH_TAGS) and (
-            APP_PACKAGE.encode() in text or _names_pid(text, self._pid)
+            APP_PACKAGE in text or _names_pid(text, self._pid)
         )
         # The reason of an ANR follows in its own line, without the process's number; denials by
         # SELinux are logged by other processes.
-        is_about_us |= tag == b"ActivityManager" and text.lstrip().startswith(b"Reason: ")
-        is_about_us |= b"avc:" in text and _names_pid(text, self._pid)
+        is_about_us |= tag == "ActivityManager" and text.lstrip().startswith("Reason: ")
+        is_about_us |= "avc:" in text and _names_pid(text, self._pid)
         # Of crash_dump's lines on a native crash, only the first names the process.
         if not (
             is_our_process
             or is_about_us
-            or tag == b"DEBUG"
-            or (tag == b"AndroidRuntime" and header["level"] == b"E")
+            or tag == "DEBUG"
+            or (tag == "AndroidRuntime" and logged.severity == "E")
         ):
             return False
         self.log.add(line + b"\n")
         self._silent_since_s = self.deadline.remaining_s
-        self._saw_error |= is_our_process and header["level"] in {b"E", b"F"}
+        self._saw_error |= is_our_process and logged.severity in {"E", "F"}
         return (is_our_process and text.startswith(_RESULT_LINES)) or (
             _is_death(tag, text) and _names_pid(text, self._pid)
         )
@@ -275,12 +271,12 @@ class _Watch:
         return activities.endswith("whole\n") and "BenchmarkModelActivity" not in activities
 
 
-def _names_pid(text: bytes, pid: bytes) -> bool:
-    return bool(pid) and re.search(rb"\b" + pid + rb"\b", text) is not None
+def _names_pid(text: str, pid: int | None) -> bool:
+    return pid is not None and re.search(rf"\b{pid}\b", text, re.ASCII) is not None
 
 
-def _is_death(tag: bytes, text: bytes) -> bool:
-    return tag == b"ActivityManager" and (b"has died" in text or b"Killing " in text)
+def _is_death(tag: str, text: str) -> bool:
+    return tag == "ActivityManager" and ("has died" in text or "Killing " in text)
 
 
 PROGRAM = Program(name=ToolName.APK, tool=ApkTool, kinds=frozenset({DeviceKind.ANDROID}))

@@ -368,12 +368,12 @@ class LitertLmReader:
             current.asked[_FLAGS[name.rpartition(" ")[2]]] = int(value)
 
     def _take_speed(self, match: re.Match[str]) -> None:
-        phase = match["phase"].lower()
-        if phase in self._current.speeds:
+        phase, speed = match["phase"].lower(), float(match["speed"])
+        if self._current.speeds.get(phase, speed) != speed:
             # Of another process, whose settings weren't copied.
             self._close()
             self._current.is_command = True
-        self._current.speeds[phase] = float(match["speed"])
+        self._current.speeds[phase] = speed
 
     def _take_command_init(self, match: re.Match[str]) -> None:
         self._current.command_init_us = float(match["s"]) * US_PER_S

@@ -185,7 +185,6 @@ class Variables:
 
 
 _INSTALL: Final = re.compile(r"^\s*Performing (?:Streamed|Push) Install\s*$", re.MULTILINE)
-_FAILURE: Final = re.compile(r"(?:Failure \[)(INSTALL_[A-Z_]+)|(Failure \[-\d+\])")
 _SUCCESS: Final = re.compile(r"^\s*Success\s*$", re.MULTILINE)
 _PUSHED: Final = re.compile(r"\d+ files? pushed\b.*?\((\d{1,18}) bytes in", re.ASCII)
 _STARTING: Final = re.compile(r"^\s*(Starting: Intent \{.*\})\s*$", re.MULTILINE)
@@ -222,14 +221,12 @@ def parse_adb_session(text: str) -> list[ToolReport]:
     if len(installs) > 1:
         ends = [*installs[1:], len(text)]
         return [_report(text[start:end]) for start, end in zip(installs, ends, strict=True)]
-    is_session = installs or any(pattern.search(text) for pattern in (_FAILURE, _PUSHED, _STARTING))
+    is_session = installs or _PUSHED.search(text) or _STARTING.search(text)
     return [_report(text)] if is_session else _refusals(text)
 
 
 def _report(text: str) -> ToolReport:
     extra: dict[str, float | str] = {}
-    if match := _FAILURE.search(text):
-        return Failure(code="install-failed", reason=match[1] or match[2]).report()
     refused = _refusals(text)
     if refused:
         return refused[0]
