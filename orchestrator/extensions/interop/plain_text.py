@@ -388,9 +388,8 @@ def _flags(report: ToolReport) -> dict[str, str]:
 def _foreign_settings(report: ToolReport) -> Iterator[tuple[str, str]]:
     """Yield the name of another runtime's program and the settings that it prints."""
     for name, value in report.extra.items() if "program" in report.extra else ():
-        is_figure = not isinstance(value, str) or _FIGURE.fullmatch(value)
-        if not is_figure and name not in _NO_SETTINGS:
-            yield name, str(value)
+        if isinstance(value, str) and name not in _NO_SETTINGS and not _FIGURE.fullmatch(value):
+            yield name, value
 
 
 def _command(report: ToolReport) -> dict[str, str]:

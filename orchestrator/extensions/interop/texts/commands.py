@@ -227,8 +227,7 @@ def parse_adb_session(text: str) -> list[ToolReport]:
 
 def _report(text: str) -> ToolReport:
     extra: dict[str, float | str] = {}
-    refused = _refusals(text)
-    if refused:
+    if refused := _refusals(text):
         return refused[0]
     if _SUCCESS.search(text):
         extra["install"] = "Success"

@@ -11,7 +11,6 @@ from orchestrator.reading.lines import TABLE_TITLE, Heading, Line
 _CONSOLE: Final = re.compile(
     r"[\u2500\u2501=]{2,}\s+(?P<title>[^\u2500\u2501=].*?)\s*[\u2500\u2501=]{2,}$"
 )
-_CONSOLE_MARKS: Final = frozenset("\u2500\u2501=")
 #: With a single ``#`` a notebook marks output.
 _MARKDOWN: Final = re.compile(r"\s*(?P<marks>#{2,6}) +(?P<title>\S.*)$")
 #: The title of the rows that name the performance options' runs.
@@ -37,11 +36,10 @@ def below_headings(lines: Iterable[Line]) -> Iterator[Line]:
 def _heading_in(line: Line) -> Heading | None:
     if line.severity or line.style != "console":
         return None
-    if line.text[:1] in _CONSOLE_MARKS:
-        match = None if _OURS.fullmatch(line.text) else _CONSOLE.match(line.text)
-    else:
-        match = _MARKDOWN.match(line.raw) if "##" in line.raw else None
-    if match is None:
+    match = _CONSOLE.match(line.text)
+    if match is None and "##" in line.raw:
+        match = _MARKDOWN.match(line.raw)
+    if match is None or _OURS.fullmatch(line.text):
         return None
     level = CONSOLE_LEVEL if match.re is _CONSOLE else len(match["marks"])
     return Heading(level, match["title"].rstrip(" #"))
