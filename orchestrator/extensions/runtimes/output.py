@@ -423,13 +423,22 @@ def reports_in(buffer: Buffer, lines: Callable[[Buffer], Iterable[Line]]) -> lis
     for line in lines(buffer) if programs else ():
         for readers in programs:
             readers[line.process].feed(line)
-    processes = (process for reader in language_models.values() for process in reader.end())
-    of_language_models = [report for process in processes for report in token_reports(process)]
+    of_language_models = [
+        report
+        for reader in language_models.values()
+        for process in reader.end()
+        for report in token_reports(process)
+    ]
     by_program: list[list[ToolReport]] = []
     for section, readers in zip(sections, declared, strict=True):
         active = [reader for reader in readers.values() if reader.has_program_lines]
-        of_all = [reports_of(reader, section) for reader in active or readers.values()]
-        by_program.append([each for reports in of_all for each in reports])
+        by_program.append(
+            [
+                report
+                for reader in active or readers.values()
+                for report in reports_of(reader, section)
+            ]
+        )
     # A text with results of one program may mention another.
     results = [
         reports for reports in by_program if any(each.inference is not None for each in reports)
