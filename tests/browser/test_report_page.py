@@ -250,6 +250,24 @@ def test_evidence_fits_into_the_window(open_report):
         assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]
 
 
+def lines_in(cells):
+    """Return the largest number of lines that the first text of one of these takes."""
+    return cells.evaluate_all("""cells => Math.max(...cells.map(cell => {
+        const range = document.createRange();
+        range.selectNodeContents(cell.firstChild);
+        return new Set(Array.from(range.getClientRects(), rect => rect.top)).size;
+    }))""")
+
+
+def test_names_of_runs_and_cases_are_not_broken_into_many_lines(open_report):
+    page = open_report("rich", PHONE, fragment=f"#c-{QUICK.case_key}")
+    runs = page.get_by_role("dialog").locator("[data-table='invocations'] tbody th")
+    expect(runs.filter(has_text=re.compile(r"^\d+ \w"))).not_to_have_count(0)
+    assert lines_in(runs) == 1
+    findings = open_report("small").locator("[data-table='kinds']")
+    assert lines_in(findings.locator("td[data-label='which'] li")) == 2
+
+
 def test_cell_opens_with_the_keyboard_and_focus_comes_back(open_report):
     page = open_report("small")
     page.locator(".model-picture td a.open").nth(2).focus()
