@@ -39,7 +39,7 @@ from orchestrator.tables.results import (
     row_style,
 )
 from orchestrator.tables.rows import BestMark, DeviceRow, ResultRow, SkipRow
-from orchestrator.tables.table import DATA, LINES, PAGE, PEOPLE, Column, Kind, Table
+from orchestrator.tables.table import DATA, IS_VIRTUAL, LINES, PAGE, PEOPLE, Column, Kind, Table
 from orchestrator.units import counted
 
 
@@ -160,9 +160,7 @@ def matrix_table(
             Column("device", "phone", lambda line: line.device.label, forms=PAGE),
             Column("device", "phone", lambda line: line.device.title, forms=LINES | DATA),
             Column("serial", value=lambda line: line.device.serial, forms=DATA),
-            Column(
-                "is_virtual", value=lambda line: line.device.is_virtual, kind=Kind.FLAG, forms=DATA
-            ),
+            IS_VIRTUAL.of(lambda line: line.device),
             *(item for label in labels for item in columns(label)),
             Column("remarks", value=lambda row: row.remarks, forms=DATA),
         ],

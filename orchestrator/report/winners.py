@@ -28,7 +28,7 @@ from orchestrator.tables.escapes import shell_word
 from orchestrator.tables.labels import ShortNames
 from orchestrator.tables.results import BY_NAME, ratio_columns, row_style
 from orchestrator.tables.rows import BestMark, DeviceRow, ResultRow, SkipRow
-from orchestrator.tables.table import DATA, FLAT, NESTED, Column, Kind, Table
+from orchestrator.tables.table import DATA, FLAT, IS_VIRTUAL, NESTED, Column, Kind, Table
 from orchestrator.units import counted, format_figure, format_percent
 
 #: Winners that have a sentence each; of more, wins are counted by delegate.
@@ -117,7 +117,7 @@ def fastest_table(contests: Sequence[Contest]) -> Table[Contest]:
         Column("model", value=lambda item: item.shown.model.label),
         Column("device", "phone", lambda item: item.shown.device.title),
         Column("serial", value=lambda item: item.shown.device.serial, forms=DATA),
-        Column("is_virtual", value=lambda item: item.shown.is_virtual, kind=Kind.FLAG, forms=DATA),
+        IS_VIRTUAL.of(lambda item: item.shown),
         Column(
             "configuration",
             "fastest",
@@ -398,7 +398,7 @@ def answer_text(contest: Contest, *, names_model: bool = True) -> str:
     row, second = contest.shown, contest.second
     subject = f"{row.where if names_model else row.device.title}: "
     if contest.is_alone:
-        return f"{subject}one clean figure, {row.configuration} with {_figure(row)}"
+        return f"{subject}one clean figure, {contest.name(row)} with {_figure(row)}"
     if contest.tied:
         tied_names = [f"{contest.name(item)} ({_figure(item)})" for item in (row, *contest.tied)]
         if (more := len(tied_names) - _MOST_TIED) > 1:

@@ -103,7 +103,7 @@ BUILDS: Final[Sequence[Column[Build]]] = (
     Column("tool", value=lambda row: row.tool),
     Column("abi", "ABI", lambda row: row.abi, is_optional=True),
     Column("version", value=lambda row: row.version, is_optional=True),
-    Column("is_virtual", "virtual", lambda row: row.is_virtual, kind=Kind.FLAG, forms=DATA),
+    IS_VIRTUAL,
     Column("sha256", value=lambda row: row.sha256),
 )
 

@@ -10,7 +10,7 @@ from orchestrator.analysis.case_result import SEVERITIES, FindingCount
 from orchestrator.records.case import SkippedCase
 from orchestrator.records.verdict import Severity
 from orchestrator.tables.rows import ResultRow, SkipRow
-from orchestrator.tables.table import DATA, PAGE, PEOPLE, Column, Kind, Table
+from orchestrator.tables.table import DATA, IS_VIRTUAL, PAGE, PEOPLE, Column, Kind, Table
 
 #: The greatest number of named cases of a finding.
 _MOST_NAMED: Final = 8
@@ -97,9 +97,7 @@ def skips_table(rows: Sequence[SkipRow]) -> Table[SkipRow]:
             model.of(_skipped, name="model"),
             Column("serial", value=lambda row: row.device.serial, forms=DATA),
             Column("device", value=lambda row: row.device.title),
-            Column(
-                "is_virtual", "virtual", lambda row: row.device.is_virtual, Kind.FLAG, forms=DATA
-            ),
+            IS_VIRTUAL.of(lambda row: row.device),
             Column("configuration", value=lambda row: row.configuration, forms=PEOPLE),
             *(column.of(_skipped, forms=DATA) for column in settings),
             code.of(_skipped),

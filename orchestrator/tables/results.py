@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any, Final, TypeVar
 
 from orchestrator.analysis.case_result import CaseStatus
@@ -76,17 +77,20 @@ def _of_summary(column: Column[Summary]) -> Column[ResultRow]:
     return column.of(lambda row: row.own_summary)
 
 
+def _low(item: Ratio | Summary) -> float | None:
+    return item.interval.low if item.interval else None
+
+
+def _high(item: Ratio | Summary) -> float | None:
+    return item.interval.high if item.interval else None
+
+
 def ratio_columns(name: str, exact: int | None = None) -> Sequence[Column[Ratio]]:
     """Return the columns of a ratio for exports: the ratio and the ends of its interval."""
-
-    def column(end: str, value: Callable[[Ratio], Any]) -> Column[Ratio]:
-        return Column(f"{name}{end}", "", value, Kind.NUMBER, exact=exact, forms=DATA)
-
-    return (
-        column("", lambda ratio: ratio.value),
-        column("_low", lambda ratio: ratio.interval and ratio.interval.low),
-        column("_high", lambda ratio: ratio.interval and ratio.interval.high),
-    )
+    return [
+        Column(f"{name}{end}", "", value, Kind.NUMBER, exact=exact, forms=DATA)
+        for end, value in (("", attrgetter("value")), ("_low", _low), ("_high", _high))
+    ]
 
 
 def _memory(name: str, head: str) -> Column[ResultRow]:
@@ -190,31 +194,20 @@ RESULTS: Final[Sequence[Column[ResultRow]]] = (
     _MEDIAN,
     _speed("tokens_per_s", "speed", 0, "tokens/s", shown=_tokens),
     _FIGURE,
-    _of_summary(
-        Column(
-            "interval_low_us",
-            "from",
-            lambda summary: summary.interval and summary.interval.low,
-            forms=DATA,
-            **_MS | {"unit": "ms, 95 %"},
+    *(
+        _of_summary(Column(name, head, value, forms=DATA, **_MS | {"unit": "ms, 95 %"}))
+        for name, head, value in (
+            ("interval_low_us", "from", _low),
+            ("interval_high_us", "to", _high),
         )
     ),
     _of_summary(
         Column(
-            "interval_high_us",
-            "to",
-            lambda summary: summary.interval and summary.interval.high,
+            "interval_method",
+            "method",
+            lambda summary: summary.interval and summary.interval.method,
             forms=DATA,
-            **_MS | {"unit": "ms, 95 %"},
         )
-    ),
-    Column(
-        "interval_method",
-        "method",
-        lambda row: (
-            row.own_summary and row.own_summary.interval and row.own_summary.interval.method
-        ),
-        forms=DATA,
     ),
     _PRECISION,
     Column("is_precise", "precise", lambda row: row.is_precise, kind=Kind.FLAG, forms=DATA),

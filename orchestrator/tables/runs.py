@@ -24,7 +24,7 @@ from orchestrator.records.run import (
 )
 from orchestrator.records.verdict import Quality
 from orchestrator.tables.escapes import visible
-from orchestrator.tables.table import DATA, MS, NESTED, Column, Kind, Table
+from orchestrator.tables.table import DATA, IS_VIRTUAL, MS, NESTED, Column, Kind, Table
 
 
 def _report(column: Column[ToolReport]) -> Column[RunRecord]:
@@ -39,7 +39,7 @@ RUNS: Final[Sequence[Column[RunRecord]]] = (
         lambda run: run.case.serial,
         shown=lambda run: f"{run.case.serial}{' (virtual)' if run.is_virtual else ''}",
     ),
-    Column("is_virtual", "virtual", lambda row: row.is_virtual, kind=Kind.FLAG, forms=DATA),
+    IS_VIRTUAL,
     Column("model", value=lambda run: run.case.model_name),
     Column("configuration", value=lambda run: run.case.configuration),
     Column("campaign_id", "campaign", lambda row: row.campaign_id, forms=DATA),
