@@ -111,7 +111,9 @@ if TYPE_CHECKING:
     from orchestrator.cli.reports import Importer, import_result
     from orchestrator.config.declarations import (
         MANIFEST_NAME,
+        Accuracy,
         LiveInventory,
+        ManifestEntry,
         add_to_manifest,
         load_manifest,
     )
@@ -161,6 +163,7 @@ __all__ = [
     "MANIFEST_NAME",
     "PHONE_STATES",
     "RECENT_HOURS",
+    "Accuracy",
     "Attached",
     "CampaignInterruptedError",
     "CheckResult",
@@ -192,6 +195,7 @@ __all__ = [
     "ListedPhone",
     "LitertNativeTool",
     "LiveInventory",
+    "ManifestEntry",
     "MeasuredCampaign",
     "Message",
     "Notifier",
@@ -340,7 +344,8 @@ _HOMES: Final = {
         "cli.output": "CUT_EXIT_CODE CommandResult Streamed format_of room say tables_result tell to_json"
         " watched",
         "cli.reports": "Importer import_result",
-        "config.declarations": "LiveInventory MANIFEST_NAME add_to_manifest load_manifest",
+        "config.declarations": "Accuracy LiveInventory MANIFEST_NAME ManifestEntry add_to_manifest"
+        " load_manifest",
         "config.plan": "load_plan plan_from_options",
         "config.yaml_file": "Faults checked read_yaml",
         "delegates": "Delegate FlagFamily",

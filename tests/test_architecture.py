@@ -669,7 +669,13 @@ def test_only_the_command_line_prints_exits_and_reads_the_environment() -> None:
 @pytest.mark.parametrize(
     # The options of a command are keys of the plan, which pydantic checks.
     ("words", "needed"),
-    [(["--help"], []), (["bench", "--help"], ["pydantic"])],
+    [
+        (["--help"], []),
+        (["bench", "--help"], ["pydantic"]),
+        (["explain", "--help"], []),
+        (["results", "list", "--help"], ["orchestrator.tables.table"]),
+        (["device", "check", "--help"], ["orchestrator.tables.table"]),
+    ],
 )
 def test_help_loads_nothing_heavy(words: list[str], needed: list[str]) -> None:
     help_text, errors = printed_by(command(*words, then=loaded((*HEAVY, *UNUSED_BY_HELP))))

@@ -25,13 +25,13 @@ from orchestrator.files import (
 )
 from orchestrator.frozen import frozen
 from orchestrator.installation import find, plugins
+from orchestrator.records import Key
 from orchestrator.records.answers import DoneAnswer
-from orchestrator.records.campaign import Campaign
-from orchestrator.records.plan import Key
 from orchestrator.settings import Settings
 
 if TYPE_CHECKING:
     from orchestrator.app.workspace import Workspace
+    from orchestrator.records.campaign import Campaign
     from orchestrator.report.data import ReportData
     from orchestrator.report.exports import Rows
 

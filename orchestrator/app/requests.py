@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Final
 
 from orchestrator.frozen import frozen
-from orchestrator.records.plan import Key
+from orchestrator.records import Key
 from orchestrator.records.verdict import THRESHOLD
 
 #: Nobody can measure smaller differences, so a request for one is a mistake.

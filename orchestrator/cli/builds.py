@@ -15,7 +15,6 @@ from orchestrator.cli.commands import Texts, command, workspace_of
 from orchestrator.cli.output import CommandResult, tables_result
 from orchestrator.errors import ArtifactError
 from orchestrator.frozen import frozen
-from orchestrator.records.build_spec import OWNED_FLAGS, FlagSpec
 from orchestrator.records.case import USUAL_TOOL, Build
 from orchestrator.settings import Settings
 from orchestrator.tables.escapes import one_line
@@ -25,6 +24,7 @@ from orchestrator.units import format_bytes, split
 if TYPE_CHECKING:
     from orchestrator.artifacts.archive import Release
     from orchestrator.artifacts.fetch import Fetched
+    from orchestrator.records.build_spec import FlagSpec
 
 #: The state of a build that is used only when a plan names it, instead of "in use".
 _FAKE: Final = "only for virtual phones, by name"
@@ -284,6 +284,13 @@ def flags(
     return done if flag is None else replace(done, text=_flag_text(flag, program_flags.title))
 
 
+def _set_by(spec: FlagSpec) -> str:
+    """Return which keys of a plan set a flag; empty where the plan sets it as a flag."""
+    from orchestrator.records.build_spec import OWNED_FLAGS
+
+    return OWNED_FLAGS.get(spec.name, "")
+
+
 _FLAGS: Sequence[Column[FlagSpec]] = (
     Column("name", "flag", lambda row: row.name),
     Column("type", value=lambda spec: spec.kind),
@@ -310,13 +317,9 @@ _FLAGS: Sequence[Column[FlagSpec]] = (
     Column(
         "set_by",
         "in plans",
-        lambda spec: OWNED_FLAGS.get(spec.name, ""),
+        _set_by,
         forms=DATA,
-        shown=lambda spec: (
-            f"can't be set as a flag: {OWNED_FLAGS[spec.name]}"
-            if spec.name in OWNED_FLAGS
-            else None
-        ),
+        shown=lambda spec: _set_by(spec) and f"can't be set as a flag: {_set_by(spec)}",
     ),
     Column("help", "its help", lambda row: row.help, forms=DATA),
 )

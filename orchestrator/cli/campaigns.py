@@ -25,7 +25,6 @@ from orchestrator.cli.output import (
     write_line,
 )
 from orchestrator.errors import HostStorageError, InterruptedByUserError, StoreError, UsageError
-from orchestrator.records.build_spec import BuildSpec
 from orchestrator.settings import Settings
 from orchestrator.tables.escapes import WIDTH, one_line, wrap
 from orchestrator.units import format_bytes
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from orchestrator.app.workspace import Workspace
     from orchestrator.artifacts.fetch import Progress
     from orchestrator.ports import Observer
+    from orchestrator.records.build_spec import BuildSpec
     from orchestrator.records.campaign import Campaign
 
 #: Bytes between two lines, where the server sends no length.

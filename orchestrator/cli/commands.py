@@ -35,12 +35,13 @@ from orchestrator.errors import UsageError
 from orchestrator.files import check_writable
 from orchestrator.frozen import frozen
 from orchestrator.installation import command_words, load
+from orchestrator.records import Key
 from orchestrator.units import parse_percent
 
 if TYPE_CHECKING:
     from orchestrator.app.workspace import Workspace
     from orchestrator.records.answers import DoneAnswer
-    from orchestrator.records.plan import Key, PlanKey
+    from orchestrator.records.plan import PlanKey
     from orchestrator.settings import Settings
 
 #: The values of an option that may be repeated; None where it isn't given.
@@ -98,8 +99,6 @@ def plan_keys(names: str = "", **about: str) -> list[inspect.Parameter]:
 
 def record_options(record: Any) -> list[inspect.Parameter]:  # noqa: ANN401 - a record's class
     """Return the options in a record's fields, as parameters; a list that isn't typed is None."""
-    from orchestrator.records.plan import Key
-
     hints = get_type_hints(record, include_extras=True)
     options = []
     for item in fields(record):
@@ -243,12 +242,32 @@ def sections() -> Mapping[str, Mapping[str, str]]:
     return by_section | {"Other": by_section.pop("Other", {})}
 
 
-class Root(typer.core.TyperGroup):
+class Group(typer.core.TyperGroup):
+    """A group of commands. Its options stand before a command's word: where that comes first none is
+    read, since typer loads pydantic to read one, which a command's help needn't wait for.
+    """
+
+    _reads_options = True
+
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 - the parser's types have no public names
+        """Read the words of a command line."""
+        self._reads_options = not args or args[0].startswith("-")
+        try:
+            return super().parse_args(ctx, args)
+        finally:
+            self._reads_options = True
+
+    def get_params(self, ctx: Any) -> Any:  # noqa: ANN401 - as above
+        """Return the options to read."""
+        return super().get_params(ctx) if self._reads_options else []
+
+
+class Root(Group):
     """The root command. It loads the modules of a word when the word is used; help and completion
     need none of them.
     """
 
-    def parse_args(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 - the parser's types have no public names
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 - as above
         """Read the words of a command line; raises UsageError for an empty word: else an option
         would be ignored, this folder be the home, or the newest campaign be taken.
         """
@@ -398,7 +417,7 @@ def _add(words: Sequence[str], call: Callable[..., None]) -> None:
         subgroup = group.commands.get(word)
         if not isinstance(subgroup, typer.core.TyperGroup):
             about = subgroup.help if subgroup else ""
-            subgroup = typer.core.TyperGroup(name=word, help=about, **_LOOK)
+            subgroup = Group(name=word, help=about, **_LOOK)
             group.add_command(subgroup)
         group = subgroup
     group.add_command(made)

@@ -23,8 +23,6 @@ from orchestrator.files import check_writable, write_file
 from orchestrator.frozen import frozen
 from orchestrator.records.answers import DoneAnswer
 from orchestrator.records.case import USUAL_DELEGATE
-from orchestrator.records.device import HOST_SERIAL, DeviceFacts
-from orchestrator.records.plan import Plan
 from orchestrator.settings import Settings
 from orchestrator.tables.escapes import one_line
 from orchestrator.tables.renderers import as_text
@@ -36,6 +34,8 @@ if TYPE_CHECKING:
     from orchestrator.app.measuring import MeasuredCampaign
     from orchestrator.app.workspace import Workspace
     from orchestrator.ports import Device, PhoneCheck
+    from orchestrator.records.device import DeviceFacts
+    from orchestrator.records.plan import Plan
 
 
 @command("devices", has_table=True)
@@ -294,6 +294,7 @@ def check(
     from orchestrator.app.measuring import bench_plan
     from orchestrator.app.phones import check_phones
     from orchestrator.ports import CheckResult
+    from orchestrator.records.device import HOST_SERIAL
 
     chosen = split(serials)
     if HOST_SERIAL in chosen:

@@ -10,15 +10,13 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 from typer import Option
 
 from orchestrator.cli.commands import Json, command, workspace_of
 from orchestrator.cli.output import CommandResult, styled, tables_result, watched
 from orchestrator.errors import UsageError
-from orchestrator.records.campaign import ELSEWHERE, PhoneActivity, PhoneStatus, Status
-from orchestrator.records.run import Outcome
 from orchestrator.settings import Settings
 from orchestrator.tables.escapes import one_line
 from orchestrator.tables.table import DATA, NESTED, Column, Kind, Table
@@ -35,6 +33,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from orchestrator.app.workspace import Workspace
+    from orchestrator.records.campaign import PhoneStatus, Status
     from orchestrator.tables.renderers import Line
 
 
@@ -47,13 +46,15 @@ _BESIDE: Final = 40
 _DOTS: Final = ".."
 
 #: A phone of a campaign.
-_Phone = tuple[Status, PhoneStatus]
+_Phone: TypeAlias = "tuple[Status, PhoneStatus]"
 
 
 def _phones(rows: Sequence[_Phone], *, doing_max: int | None = None) -> Table[_Phone]:
     """Return the table of campaigns' phones. Where a line must fit, a phone's activity has at most
     ``doing_max`` characters, and its serial number is cut too (None: all).
     """
+    from orchestrator.records.campaign import PhoneActivity
+
     serial_max = None if doing_max is None else _SERIAL_MAX
     columns: list[Column[_Phone]] = [
         Column(
@@ -209,6 +210,8 @@ def _text(
 
 
 def _campaign_text(status: Status, width: int | None, height: int | None) -> str:
+    from orchestrator.records.campaign import ELSEWHERE
+
     title = f"{status.campaign_id} {status.name}"
     if not status.phones:
         runs = f"{status.progress.text(is_over=False)} runs"
@@ -301,6 +304,8 @@ def _bar(status: Status) -> str:
 
 
 def _counted(phones: Sequence[PhoneStatus]) -> str:
+    from orchestrator.records.campaign import PhoneActivity
+
     counts = Counter(phone.activity for phone in phones)
     return ", ".join(
         f"{counts[activity]} {activity}" for activity in PhoneActivity if counts[activity]
@@ -376,6 +381,7 @@ def _stays_printed(event: object) -> bool:
         Notice,
         RunStored,
     )
+    from orchestrator.records.run import Outcome
 
     if isinstance(event, RunStored):
         return event.run.outcome is not Outcome.COMPLETED

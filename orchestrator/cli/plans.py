@@ -8,7 +8,7 @@ import shlex
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from typer import Argument, Option
 
@@ -16,11 +16,13 @@ from orchestrator.cli.commands import Texts, command, workspace_of
 from orchestrator.cli.output import CommandResult, tables_result, to_json
 from orchestrator.errors import AdbUnavailableError, UsageError
 from orchestrator.files import expanded, write_file
-from orchestrator.records.device import DeviceFacts
 from orchestrator.settings import Settings
 from orchestrator.tables.escapes import one_line
 from orchestrator.tables.table import DATA, NESTED, Column, Kind, Table, fields_of
 from orchestrator.units import counted, format_duration
+
+if TYPE_CHECKING:
+    from orchestrator.records.device import DeviceFacts
 
 
 @command("plan show", has_table=True)

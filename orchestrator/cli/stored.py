@@ -18,14 +18,7 @@ from orchestrator.cli.output import CommandResult, Streamed, room, tables_result
 from orchestrator.errors import StoreError, UsageError, check_word, nearest
 from orchestrator.files import write_file
 from orchestrator.frozen import frozen
-from orchestrator.records.campaign import (
-    CUT_OFF,
-    ELSEWHERE,
-    Campaign,
-    CampaignStatus,
-)
 from orchestrator.records.case import CampaignId, DelegateName
-from orchestrator.records.run import Outcome, RunRecord
 from orchestrator.settings import Settings
 from orchestrator.tables.escapes import one_line
 from orchestrator.tables.renderers import as_text
@@ -34,6 +27,8 @@ from orchestrator.units import counted, format_bytes
 
 if TYPE_CHECKING:
     from orchestrator.app.workspace import Workspace
+    from orchestrator.records.campaign import Campaign
+    from orchestrator.records.run import RunRecord
     from orchestrator.store.opening import Store
 
 #: Attachments that are protocol buffers: shown only by name.
@@ -66,6 +61,7 @@ def campaigns(
     Example: benchfarm results list --name nightly --limit 5
     """
     from orchestrator.app.status import running_here, state_of
+    from orchestrator.records.campaign import CUT_OFF, ELSEWHERE, CampaignStatus
     from orchestrator.tables.runs import StoredCampaign, campaigns_table
 
     states = (*CampaignStatus, CUT_OFF, ELSEWHERE)
@@ -131,6 +127,7 @@ def runs(
     Example: benchfarm results runs newest --status failed
     """
     from orchestrator.app.stored import find_campaigns, listed_runs
+    from orchestrator.records.run import Outcome
     from orchestrator.tables.runs import runs_table
 
     if selection.outcome:
@@ -156,7 +153,7 @@ def runs(
 
     def lines() -> Iterator[str]:
         max_lines, count = 10 * _SHOWN if limit is None else limit, 0
-        buffer = deque[RunRecord](maxlen=max_lines or None)
+        buffer: deque[RunRecord] = deque(maxlen=max_lines or None)
         for run in fitting():
             count += 1
             buffer.append(run)

@@ -13,7 +13,14 @@ import yaml
 
 from orchestrator.config.yaml_file import Faults, checked, load_each, read_named, read_yaml
 from orchestrator.errors import PlanError, UsageError
-from orchestrator.fields import unknown_word_message
+from orchestrator.fields import (
+    AnyText,
+    FilePath,
+    NamedPercent,
+    Sha256,
+    Text,
+    unknown_word_message,
+)
 from orchestrator.files import expanded, keep_file
 from orchestrator.frozen import frozen
 from orchestrator.installation import plugins
@@ -21,7 +28,6 @@ from orchestrator.program import program_sources
 from orchestrator.records.build_spec import BuildSpec
 from orchestrator.records.case import Serial, ToolName
 from orchestrator.records.device import DeviceProfile, Labels
-from orchestrator.records.model import ManifestEntry
 
 
 def load_builds(folders: Sequence[Path]) -> tuple[BuildSpec, ...]:
@@ -152,6 +158,36 @@ class LiveInventory:
 
 
 MANIFEST_NAME = "models.yaml"
+
+
+@frozen
+class Accuracy:
+    """A model's accuracy and its source."""
+
+    percent: NamedPercent
+    #: For example ``ImageNet top-1``.
+    metric: Text = "top-1"
+    #: A page's address, or how it was measured.
+    source: Text
+
+
+@frozen
+class ManifestEntry:
+    """One model of a ``models.yaml``, with all that is needed to get it again."""
+
+    name: Text
+    sha256: Sha256
+    #: Absolute; the file's name may start from the manifest's folder.
+    path: FilePath
+    #: The command that builds or fetches it.
+    command: Text = ""
+    #: Versions and settings of the build, by name: ``tensorflow``, ``seed``, ``variant`` ...
+    build: Mapping[Text, AnyText] = field(default_factory=dict)
+    #: Where it was downloaded from.
+    url: Text = ""
+    accuracy: Accuracy | None = None
+    #: For people, for example that its weights are random.
+    note: Text = ""
 
 
 @frozen

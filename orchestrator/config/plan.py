@@ -19,7 +19,7 @@ from typing import Any, Final
 import yaml
 from pydantic import TypeAdapter
 
-from orchestrator.config.declarations import named_models, tool_of
+from orchestrator.config.declarations import ManifestEntry, named_models, tool_of
 from orchestrator.config.yaml_file import (
     Faults,
     Location,
@@ -35,7 +35,6 @@ from orchestrator.installation import plugins
 from orchestrator.passes import pass_of, plan_keys, plan_pass_names
 from orchestrator.records.case import USUAL_TOOL, DelegateName, Pass
 from orchestrator.records.device import FIELDS, parse_predicate
-from orchestrator.records.model import ManifestEntry
 from orchestrator.records.plan import (
     DelegateChoice,
     Plan,

@@ -9,7 +9,6 @@ from dataclasses import field
 from pathlib import Path
 from typing import Final
 
-from orchestrator.fields import AnyText, FilePath, NamedPercent, Sha256, Text
 from orchestrator.frozen import frozen
 
 
@@ -82,36 +81,6 @@ class ModelFacts:
     def operator_count(self) -> int:
         """The number of operators of all subgraphs together."""
         return sum(self.operators.values())
-
-
-@frozen
-class Accuracy:
-    """A model's accuracy and its source."""
-
-    percent: NamedPercent
-    #: For example ``ImageNet top-1``.
-    metric: Text = "top-1"
-    #: A page's address, or how it was measured.
-    source: Text
-
-
-@frozen
-class ManifestEntry:
-    """One model of a ``models.yaml``, with all that is needed to get it again."""
-
-    name: Text
-    sha256: Sha256
-    #: Absolute; the file's name may start from the manifest's folder.
-    path: FilePath
-    #: The command that builds or fetches it.
-    command: Text = ""
-    #: Versions and settings of the build, by name: ``tensorflow``, ``seed``, ``variant`` ...
-    build: Mapping[Text, AnyText] = field(default_factory=dict)
-    #: Where it was downloaded from.
-    url: Text = ""
-    accuracy: Accuracy | None = None
-    #: For people, for example that its weights are random.
-    note: Text = ""
 
 
 #: The default numbers of tokens, as in the published leaderboard.

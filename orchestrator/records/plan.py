@@ -21,13 +21,11 @@ from pydantic import (
     AfterValidator,
     BeforeValidator,
     Field,
-    GetJsonSchemaHandler,
     TypeAdapter,
     ValidationInfo,
     WithJsonSchema,
 )
-from pydantic.json_schema import JsonSchemaValue, SkipJsonSchema
-from pydantic_core import CoreSchema
+from pydantic.json_schema import SkipJsonSchema
 
 from orchestrator.fields import (
     NO_KEY,
@@ -45,6 +43,7 @@ from orchestrator.fields import (
     unique,
 )
 from orchestrator.frozen import frozen
+from orchestrator.records import Key
 from orchestrator.records.build_spec import OWNED_FLAGS
 from orchestrator.records.case import (
     FIGURE_PASS,
@@ -63,37 +62,6 @@ PlanOptions: TypeAlias = dict[str, Any]
 DEVICES: Final = "Devices"
 MEASURING: Final = "Measuring"
 ADVANCED: Final = "Advanced"
-
-
-@dataclass(frozen=True, slots=True)
-class Key:
-    """A key's help, option and default text; its type and default are those of the field."""
-
-    #: Its line of help.
-    about: str
-    #: Its option's names; empty: no command has it as an option.
-    option: str = ""
-    #: The group of options that its option stands in.
-    panel: str = ""
-    #: Its name as a keyword of Python, where that isn't the key's own.
-    keyword: str = ""
-    #: Its meaning in the table of keys (Markdown), where the line of help is too short.
-    means: str = ""
-    #: Its default in words, where the value alone doesn't say it.
-    default: str = ""
-    #: Whether one text may hold several values, joined by commas.
-    commas: bool = False
-    #: The one pass that it means anything in; empty: any.
-    only_in: str = ""
-    #: The least number that its option takes.
-    least: float | None = None
-    #: The limits of a share, which its option takes as a percentage.
-    share: tuple[float, float] | None = None
-
-    def __get_pydantic_json_schema__(
-        self, schema: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> JsonSchemaValue:
-        return {**handler(schema), "description": self.about}
 
 
 @dataclass(frozen=True, slots=True)

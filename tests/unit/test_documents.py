@@ -14,11 +14,12 @@ import orchestrator.records
 from orchestrator.documents import dump_document, load_document
 from orchestrator.errors import StoreError
 from orchestrator.fields import Short
+from orchestrator.records import Key
 from orchestrator.records.build_spec import BuildSource
 from orchestrator.records.case import Build, Case
 from orchestrator.records.device import DeviceState
 from orchestrator.records.history import Points
-from orchestrator.records.plan import Key, PlanKey
+from orchestrator.records.plan import PlanKey
 from orchestrator.records.run import DelegateEvidence, DelegateTruth, LatencySummary, ToolReport
 
 

@@ -15,13 +15,14 @@ from typer import Argument
 from orchestrator.errors import OutputParseError, UsageError
 from orchestrator.plugins import CommandResult, Streamed, command, say
 from orchestrator.records.failures import next_step_of
-from orchestrator.records.run import ToolReport
 from orchestrator.tables.escapes import one_line
 from orchestrator.tables.table import json_value
 from orchestrator.units import tokens_per_s
 
 if TYPE_CHECKING:
     import io
+
+    from orchestrator.records.run import ToolReport
 
 
 @command("parse")

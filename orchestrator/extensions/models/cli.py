@@ -12,14 +12,15 @@ from typer import Argument, Option
 
 from orchestrator.errors import UsageError
 from orchestrator.plugins import CommandResult, Settings, Texts, command, tables_result, tell
-from orchestrator.records.model import ManifestEntry, ModelFacts, TensorFacts
 from orchestrator.tables.escapes import one_line
 from orchestrator.tables.table import DATA, NESTED, Column, Kind, Table
 from orchestrator.units import format_bytes, split, three_digits
 
 if TYPE_CHECKING:
     from orchestrator.extensions.models.building import BuiltModel
+    from orchestrator.plugins import ManifestEntry
     from orchestrator.records.case import Model
+    from orchestrator.records.model import ModelFacts, TensorFacts
 
 
 def _millions(count: int) -> str:

@@ -17,12 +17,11 @@ from orchestrator.errors import HostStorageError, ModelError, UsageError, choice
 from orchestrator.files import draft_of, expanded, write_file
 from orchestrator.frozen import frozen
 from orchestrator.plugins import Settings
-from orchestrator.records.model import Accuracy, ManifestEntry
 from orchestrator.units import format_bytes
 
 if TYPE_CHECKING:
     from orchestrator.extensions.models.building import BuildOrder, BuiltModel, FailedBuild
-    from orchestrator.plugins import Downloader
+    from orchestrator.plugins import Downloader, ManifestEntry
     from orchestrator.records.case import Model
 
 
@@ -121,7 +120,7 @@ def build(
 
 
 def _entry(order: BuildOrder, model: BuiltModel) -> ManifestEntry:
-    from orchestrator.plugins import inspect_model
+    from orchestrator.plugins import ManifestEntry, inspect_model
 
     notes = [RANDOM_NOTE] if order.is_named else []
     variant = model.build["variant"]
@@ -182,7 +181,13 @@ def fetch(settings: Settings, names: Sequence[str], *, out: Path | None) -> list
 def _fetch_one(
     row: Mapping[str, str], downloader: Downloader, folder: Path, manifest: Path
 ) -> ManifestEntry:
-    from orchestrator.plugins import add_to_manifest, identify_model, load_manifest
+    from orchestrator.plugins import (
+        Accuracy,
+        ManifestEntry,
+        add_to_manifest,
+        identify_model,
+        load_manifest,
+    )
 
     name, url = row["name"], row["url"]
     before = next((item for item in load_manifest(manifest).values() if item.name == name), None)

@@ -5,11 +5,16 @@ from pathlib import Path
 import pytest
 
 from orchestrator.app.preparing import identify_models
-from orchestrator.config.declarations import add_to_manifest, load_manifest, named_models
+from orchestrator.config.declarations import (
+    Accuracy,
+    ManifestEntry,
+    add_to_manifest,
+    load_manifest,
+    named_models,
+)
 from orchestrator.config.plan import load_plan
 from orchestrator.errors import ModelError, PlanError
 from orchestrator.models.inspect import identify_model, sample_models
-from orchestrator.records.model import Accuracy, ManifestEntry
 
 MODEL = sample_models()[0]
 
