@@ -698,8 +698,11 @@ def test_no_commands_help_loads_what_only_the_command_needs() -> None:
     assert errors == "[]"
 
 
-def test_what_only_asks_the_store_loads_no_numbers_library(tmp_path: Path) -> None:
-    ask = command("--home", str(tmp_path), "status", then=loaded(("numpy", "pandas")))
+def test_what_only_asks_the_store_loads_neither_numbers_library_nor_planning(
+    tmp_path: Path,
+) -> None:
+    unused = ("numpy", "pandas", "orchestrator.planning", "orchestrator.reading.report")
+    ask = command("--home", str(tmp_path), "status", then=loaded(unused))
     output, errors = printed_by(ask)
     assert "no campaign is running" in output
     assert errors == "[]"

@@ -13,7 +13,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from orchestrator.app.choice import BuildChoice
 from orchestrator.clock import Deadline, SystemClock
 from orchestrator.engine.events import DeviceNote, Notice
 from orchestrator.errors import CampaignInUseError, StoreMissingError, UsageError
@@ -25,6 +24,7 @@ from orchestrator.settings import Settings
 from orchestrator.store import IN_MEMORY
 
 if TYPE_CHECKING:
+    from orchestrator.app.choice import BuildChoice
     from orchestrator.artifacts.fetch import Downloader
     from orchestrator.artifacts.library import BuildLibrary
     from orchestrator.config.declarations import LiveInventory
@@ -301,6 +301,8 @@ class Workspace:
     @cached_property
     def builds(self) -> BuildChoice:
         """Which builds devices are measured with."""
+        from orchestrator.app.choice import BuildChoice
+
         return BuildChoice(
             lambda: self.library,
             self.settings.cache_folder / "fake-binaries",
