@@ -22,7 +22,7 @@ from orchestrator.errors import (
     UsageError,
     choices,
 )
-from orchestrator.frozen import frozen
+from orchestrator.records import frozen
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint

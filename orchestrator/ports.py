@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from orchestrator.errors import UsageError
-from orchestrator.frozen import frozen
+from orchestrator.records import frozen
 from orchestrator.records.case import Build, Case, Model, Pass, RunId, Serial, ToolName
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState
 from orchestrator.records.run import Attachment, RawOutput, ToolReport

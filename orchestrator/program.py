@@ -8,10 +8,10 @@ from pathlib import Path
 
 from orchestrator.delegates import Delegate, FlagFamily, delegates_of
 from orchestrator.errors import PlanError
-from orchestrator.frozen import frozen
 from orchestrator.installation import every
 from orchestrator.ports import Tool
 from orchestrator.reading.lines import Buffer, Line
+from orchestrator.records import frozen
 from orchestrator.records.build_spec import FlagFault, FlagSchema
 from orchestrator.records.case import Build, Case, DelegateName, ToolName
 from orchestrator.records.device import DeviceFacts, DeviceKind

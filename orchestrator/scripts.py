@@ -29,8 +29,8 @@ from orchestrator.errors import (
     LinkLostError,
     kinds_below,
 )
-from orchestrator.frozen import frozen
 from orchestrator.ports import ShellResult
+from orchestrator.records import frozen
 from orchestrator.records.failures import Source, texts_of
 
 FOLDER: Final = Path(__file__).resolve().parent / "devices" / "scripts"

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from orchestrator.errors import UsageError
 from orchestrator.files import expanded
-from orchestrator.frozen import frozen
 from orchestrator.installation import add_program_place
+from orchestrator.records import frozen
 
 
 @frozen

@@ -33,23 +33,22 @@ PARAMETERS_MOST = 8
 
 #: What each part may import of the rest of benchfarm (itself always), from the bottom up: none
 #: that stands after it.
-FOUNDATION = {"errors", "units", "clock", "fields", "frozen"}
+FOUNDATION = {"errors", "units", "clock", "fields"}
 RECORDS = FOUNDATION | {"records"}
 PORTS = RECORDS | {"ports", "installation", "files", "scripts", "processes"}
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "units": set(),
-    "frozen": set(),
     "sysfs": {"units"},
     "fields": {"errors", "units"},
     "clock": {"errors"},
     "files": {"errors"},
     "processes": {"clock", "errors", "files"},
     "documents": {"errors"},
-    "installation": {"errors", "frozen"},
     "records": FOUNDATION,
+    "installation": {"errors", "records"},
     "ports": RECORDS,
-    "scripts": {"errors", "frozen", "ports", "records"},
+    "scripts": {"errors", "ports", "records"},
     "delegates": RECORDS | {"installation"},
     "reading": RECORDS | {"delegates"},
     "program": RECORDS | {"delegates", "installation", "ports", "reading"},
@@ -58,7 +57,7 @@ ALLOWED: dict[str, set[str]] = {
     "models": PORTS,
     "devices": PORTS | {"sysfs"},
     "store": PORTS | {"documents"},
-    "settings": {"errors", "files", "frozen", "installation", "store"},
+    "settings": {"errors", "files", "installation", "records", "store"},
     "passes": PORTS | {"analysis", "delegates", "models", "program", "tables"},
     "programs": PORTS | {"delegates", "passes", "program", "reading"},
     "config": PORTS | {"documents", "passes", "program"},

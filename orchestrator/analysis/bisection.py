@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from orchestrator.frozen import frozen
+from orchestrator.records import frozen
 from orchestrator.records.verdict import ComparisonOutcome, ComparisonVerdict
 
 #: A step that explains less than this share of the whole change leaves further steps to find.

@@ -31,7 +31,7 @@ from orchestrator.analysis.quality import (
 from orchestrator.analysis.samples import BUSY_CLOCK, mean_clock_share
 from orchestrator.analysis.summary import Round, Summary, logs_of, summarize
 from orchestrator.delegates import DELEGATES, is_on_gpu, is_on_opengl, place_of
-from orchestrator.frozen import frozen
+from orchestrator.records import frozen
 from orchestrator.records.campaign import Campaign, Terms
 from orchestrator.records.case import FIGURE_PASS, Build, CampaignId, Case, RunId, grouped
 from orchestrator.records.device import DeviceFacts

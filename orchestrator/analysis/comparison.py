@@ -29,7 +29,7 @@ from orchestrator.analysis.effect import (
 )
 from orchestrator.analysis.intervals import margin
 from orchestrator.analysis.summary import SessionNoise
-from orchestrator.frozen import frozen
+from orchestrator.records import frozen
 from orchestrator.records.case import Case, SeriesKey
 from orchestrator.records.plan import SETTINGS
 from orchestrator.records.run import NOT_BEGUN, THREADS_UNUSED, FigureKind, Outcome

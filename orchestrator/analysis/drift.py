@@ -13,7 +13,7 @@ from typing import Final
 from orchestrator.analysis.findings import finding
 from orchestrator.analysis.intervals import margin
 from orchestrator.analysis.summary import logs_of, neighbour_std
-from orchestrator.frozen import frozen
+from orchestrator.records import frozen
 from orchestrator.records.case import CampaignId, Pass, RunId, grouped
 from orchestrator.records.run import NOT_BEGUN, Outcome, RunRecord
 from orchestrator.records.verdict import Finding

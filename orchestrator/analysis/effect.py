@@ -35,7 +35,7 @@ from orchestrator.analysis.summary import (
     moved_by,
     two_states,
 )
-from orchestrator.frozen import frozen
+from orchestrator.records import frozen
 from orchestrator.records.verdict import (
     CHANGE_LEVEL,
     THRESHOLD,

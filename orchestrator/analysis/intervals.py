@@ -10,7 +10,7 @@ from functools import lru_cache
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Final
 
-from orchestrator.frozen import frozen
+from orchestrator.records import frozen
 
 if TYPE_CHECKING:
     import numpy as np

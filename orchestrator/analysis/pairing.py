@@ -33,7 +33,7 @@ from orchestrator.analysis.measured import judge_cases
 from orchestrator.analysis.quality import of_one_kind
 from orchestrator.analysis.rounds import SessionOf
 from orchestrator.analysis.summary import session_noise, summarize
-from orchestrator.frozen import frozen
+from orchestrator.records import frozen
 from orchestrator.records.campaign import Campaign, Invocation, Pairing
 from orchestrator.records.case import FIGURE_PASS, Case, CaseKey, Serial
 from orchestrator.records.run import ABANDONED, FAILED_BEFORE, OUT_OF_TIME, Outcome, RunRecord

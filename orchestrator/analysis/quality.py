@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 from orchestrator.analysis.findings import finding
 from orchestrator.analysis.samples import derive_conditions, parse_samples
 from orchestrator.delegates import DELEGATES
-from orchestrator.frozen import frozen
+from orchestrator.records import frozen
 from orchestrator.records.case import FIGURE_PASS, IMPORTED_TOOLS, Case
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState, Moment
 from orchestrator.records.plan import Screen

@@ -26,7 +26,7 @@ from orchestrator.analysis.intervals import (
 from orchestrator.analysis.measured import judge_cases
 from orchestrator.analysis.quality import figure_us
 from orchestrator.analysis.summary import LEVEL, Summary, logs_of, summarize
-from orchestrator.frozen import frozen
+from orchestrator.records import frozen
 from orchestrator.records.campaign import Campaign, Invocation
 from orchestrator.records.case import FIGURE_PASS, Case, CaseKey, Serial, grouped
 from orchestrator.records.plan import StoppingRule

@@ -21,7 +21,7 @@ from orchestrator.analysis.intervals import (
     margin,
     trimmed_mean,
 )
-from orchestrator.frozen import frozen
+from orchestrator.records import frozen
 from orchestrator.records.case import CampaignId, ModelSha, Serial, SeriesKey
 from orchestrator.records.history import Points
 from orchestrator.units import counted, format_percent

@@ -39,11 +39,11 @@ from orchestrator.errors import (
     nearest,
 )
 from orchestrator.files import safe_name
-from orchestrator.frozen import frozen
 from orchestrator.installation import every
 from orchestrator.planning.selection import Choice, check_names, choose, unmeasurable_matches
 from orchestrator.ports import Device, ListedPhone
 from orchestrator.processes import map_in_threads
+from orchestrator.records import frozen
 from orchestrator.records.case import Serial
 from orchestrator.records.device import (
     HOST_SERIAL,

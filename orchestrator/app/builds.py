@@ -15,10 +15,10 @@ from orchestrator.artifacts.fetch import fetch_build
 from orchestrator.config.declarations import all_tool_names, tool_by_name
 from orchestrator.engine.flag_check import ask_for_flags, learn_flags
 from orchestrator.errors import ArtifactError, OutputParseError, UsageError, nearest
-from orchestrator.frozen import frozen
 from orchestrator.installation import plugins
 from orchestrator.programs import program, programs
 from orchestrator.programs.flags import schema_of
+from orchestrator.records import frozen
 from orchestrator.records.build_spec import BuildSpec, FlagSchema, FlagSpec
 from orchestrator.records.case import Build, Skip, ToolName
 from orchestrator.records.device import DeviceKind

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from orchestrator.app.virtual_phones import fake_build
 from orchestrator.errors import ArtifactError, UsageError
-from orchestrator.frozen import frozen
 from orchestrator.planning.selection import (
     NO_BUILD,
     is_unavailable_for_auto,
@@ -18,6 +17,7 @@ from orchestrator.planning.selection import (
     tools_for,
 )
 from orchestrator.programs import program, programs
+from orchestrator.records import frozen
 from orchestrator.records.build_spec import BuildSpec
 from orchestrator.records.case import Build, BuildSha, Companion, Serial, Skip, ToolName, grouped
 from orchestrator.records.device import DeviceFacts, DeviceKind

@@ -21,7 +21,7 @@ from orchestrator.app.phones import HIDDEN_SAMSUNG, adb_servers
 from orchestrator.app.status import other_runners, queue_beside, queue_source
 from orchestrator.app.workspace import Workspace
 from orchestrator.errors import BenchfarmError, DeviceError, HostStorageError, StoreError
-from orchestrator.frozen import frozen
+from orchestrator.records import frozen
 from orchestrator.units import counted, format_bytes
 
 #: Below this the next run may not be kept.

@@ -23,9 +23,8 @@ from orchestrator.files import (
     unwritable,
     write_file,
 )
-from orchestrator.frozen import frozen
 from orchestrator.installation import find, plugins
-from orchestrator.records import Key
+from orchestrator.records import Key, frozen
 from orchestrator.records.answers import DoneAnswer
 from orchestrator.settings import Settings
 

@@ -11,7 +11,7 @@ from orchestrator.app.preparing import new_campaign
 from orchestrator.app.requests import ImportRequest
 from orchestrator.app.stored import report_data, write_report
 from orchestrator.engine.reread import ImportBatch, ImportResult, import_runs
-from orchestrator.frozen import frozen
+from orchestrator.records import frozen
 from orchestrator.records.campaign import Origin
 
 if TYPE_CHECKING:

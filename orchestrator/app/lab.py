@@ -19,7 +19,7 @@ from orchestrator.app.status import event_text
 from orchestrator.app.stored import find_campaigns, report_data, report_title, write_html
 from orchestrator.app.workspace import Workspace
 from orchestrator.errors import BenchfarmError, UsageError, choices
-from orchestrator.frozen import frozen
+from orchestrator.records import frozen
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.plan import Plan
 from orchestrator.report.data import ReportData

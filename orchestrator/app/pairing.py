@@ -36,9 +36,9 @@ from orchestrator.app.requests import PairLimits
 from orchestrator.app.workspace import Workspace
 from orchestrator.config.plan import plan_from_options
 from orchestrator.errors import BenchfarmError, PlanError, UsageError
-from orchestrator.frozen import frozen
 from orchestrator.planning.expansion import output_checks
 from orchestrator.planning.selection import tools_for
+from orchestrator.records import frozen
 from orchestrator.records.campaign import Pairing, Terms
 from orchestrator.records.case import (
     FIGURE_PASS,

@@ -36,9 +36,9 @@ from orchestrator.errors import (
     UsageError,
 )
 from orchestrator.files import check_writable
-from orchestrator.frozen import frozen
 from orchestrator.ports import CheckedDevice, PhoneCheck
 from orchestrator.processes import map_in_threads
+from orchestrator.records import frozen
 from orchestrator.records.answers import DoneAnswer
 from orchestrator.records.case import Serial
 from orchestrator.records.device import HOST_SERIAL, DeviceFacts

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from orchestrator.frozen import frozen
+from orchestrator.records import frozen
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -22,7 +22,6 @@ from orchestrator.engine.decisions import LEASE_WAIT_S
 from orchestrator.engine.flag_check import learn_flags, with_flag_skips
 from orchestrator.errors import DeviceBusyError, DeviceError, ModelError, PlanError, UsageError
 from orchestrator.files import sha256_of
-from orchestrator.frozen import frozen
 from orchestrator.models.inspect import identify_model, sample_models
 from orchestrator.passes import pass_of
 from orchestrator.planning.expansion import (
@@ -37,6 +36,7 @@ from orchestrator.planning.expansion import (
 from orchestrator.planning.time_budget import usable_s
 from orchestrator.ports import Device, session_of
 from orchestrator.processes import map_in_threads
+from orchestrator.records import frozen
 from orchestrator.records.campaign import (
     Campaign,
     CampaignStatus,

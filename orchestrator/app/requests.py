@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Final
 
-from orchestrator.frozen import frozen
-from orchestrator.records import Key
+from orchestrator.records import Key, frozen
 from orchestrator.records.verdict import THRESHOLD
 
 #: Nobody can measure smaller differences, so a request for one is a mistake.

@@ -21,7 +21,7 @@ from orchestrator.app.status import ending_text, figure_of, nodes_of
 from orchestrator.app.workspace import Workspace
 from orchestrator.errors import NotFoundError, PlanError, UsageError
 from orchestrator.files import check_folder, write_file
-from orchestrator.frozen import frozen
+from orchestrator.records import frozen
 from orchestrator.records.campaign import Campaign, Invocation
 from orchestrator.records.case import FIGURE_PASS, CampaignId, Case, Pass, RunId, campaign_id_of
 from orchestrator.records.history import Pruned

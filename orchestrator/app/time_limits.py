@@ -8,7 +8,7 @@ from datetime import UTC, datetime, time, timedelta
 from typing import TYPE_CHECKING
 
 from orchestrator.errors import UsageError
-from orchestrator.frozen import frozen
+from orchestrator.records import frozen
 from orchestrator.records.case import (
     CampaignId,
     Case,

@@ -19,8 +19,8 @@ from typing import Final
 from orchestrator.documents import adapter_of, dump_document
 from orchestrator.errors import ArtifactError, HostStorageError
 from orchestrator.files import is_disk_full, safe_name, sha256_of, write_whole
-from orchestrator.frozen import frozen
 from orchestrator.processes import Locks
+from orchestrator.records import frozen
 from orchestrator.records.case import Build, BuildSha, ToolName
 
 _LOCK_WAIT_S: Final = 120.0

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from orchestrator.errors import ArtifactError
-from orchestrator.frozen import frozen
+from orchestrator.records import frozen
 from orchestrator.records.build_spec import BuildSpec
 from orchestrator.records.device import DeviceKind
 

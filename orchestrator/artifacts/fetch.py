@@ -20,7 +20,7 @@ from orchestrator.artifacts.archive import Release
 from orchestrator.artifacts.library import BuildLibrary, SourceFile
 from orchestrator.errors import DownloadError, HostStorageError, NotThereError, UsageError
 from orchestrator.files import is_disk_full, make_private
-from orchestrator.frozen import frozen
+from orchestrator.records import frozen
 from orchestrator.records.build_spec import BuildSpec
 
 if TYPE_CHECKING:

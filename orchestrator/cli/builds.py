@@ -14,7 +14,7 @@ from orchestrator.cli.campaigns import downloads_on_stderr
 from orchestrator.cli.commands import Texts, command, workspace_of
 from orchestrator.cli.output import CommandResult, tables_result
 from orchestrator.errors import ArtifactError
-from orchestrator.frozen import frozen
+from orchestrator.records import frozen
 from orchestrator.records.case import USUAL_TOOL, Build
 from orchestrator.settings import Settings
 from orchestrator.tables.escapes import one_line

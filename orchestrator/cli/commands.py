@@ -33,9 +33,8 @@ from typer import Argument, Context, Option
 from orchestrator.cli.output import CommandResult, format_of, logs_as_json, say, show
 from orchestrator.errors import UsageError
 from orchestrator.files import check_writable
-from orchestrator.frozen import frozen
 from orchestrator.installation import command_words, load
-from orchestrator.records import Key
+from orchestrator.records import Key, frozen
 from orchestrator.units import parse_percent
 
 if TYPE_CHECKING:

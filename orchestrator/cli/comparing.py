@@ -28,7 +28,7 @@ from orchestrator.cli.devices import EQUAL_RUNS, equal_sides_result
 from orchestrator.cli.output import CommandResult, format_of, room, tables_result, to_json
 from orchestrator.errors import UsageError, check_word
 from orchestrator.files import check_writable, write_file
-from orchestrator.frozen import frozen
+from orchestrator.records import frozen
 from orchestrator.records.plan import Plan, PlanOptions, fixed_count
 from orchestrator.settings import Settings
 from orchestrator.tables.escapes import WIDTH, one_line

@@ -20,7 +20,7 @@ from orchestrator.cli.commands import DryRun, Texts, Wait, command, refuse, work
 from orchestrator.cli.output import CommandResult, tables_result, to_json
 from orchestrator.errors import DeviceError, UsageError
 from orchestrator.files import check_writable, write_file
-from orchestrator.frozen import frozen
+from orchestrator.records import frozen
 from orchestrator.records.answers import DoneAnswer
 from orchestrator.records.case import USUAL_DELEGATE
 from orchestrator.settings import Settings

@@ -11,8 +11,8 @@ from typer import Argument
 from orchestrator.cli.commands import command
 from orchestrator.cli.output import CommandResult
 from orchestrator.errors import UsageError, choices, nearest
-from orchestrator.frozen import frozen
 from orchestrator.installation import data_folder
+from orchestrator.records import frozen
 from orchestrator.records.failures import FAILURES, INSTALL_STEPS
 
 FAILURES_PAGE: Final = "reference/failures.md"

@@ -27,7 +27,7 @@ from orchestrator.errors import (
     UsageError,
     choices,
 )
-from orchestrator.frozen import frozen
+from orchestrator.records import frozen
 from orchestrator.tables.escapes import WIDTH, is_unseen, one_line, visible_block
 
 if TYPE_CHECKING:

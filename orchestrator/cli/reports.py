@@ -24,8 +24,8 @@ from orchestrator.cli.commands import (
 from orchestrator.cli.output import ENDINGS, CommandResult, format_of, joined, room
 from orchestrator.errors import UsageError
 from orchestrator.files import write_file
-from orchestrator.frozen import frozen
 from orchestrator.installation import every
+from orchestrator.records import frozen
 from orchestrator.settings import Settings
 from orchestrator.tables.table import Form
 from orchestrator.units import counted

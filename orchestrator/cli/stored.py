@@ -17,7 +17,7 @@ from orchestrator.cli.commands import DryRun, Out, Texts, command, workspace_of
 from orchestrator.cli.output import CommandResult, Streamed, room, tables_result
 from orchestrator.errors import StoreError, UsageError, check_word, nearest
 from orchestrator.files import write_file
-from orchestrator.frozen import frozen
+from orchestrator.records import frozen
 from orchestrator.records.case import CampaignId, DelegateName
 from orchestrator.settings import Settings
 from orchestrator.tables.escapes import one_line

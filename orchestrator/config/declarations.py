@@ -22,9 +22,9 @@ from orchestrator.fields import (
     unknown_word_message,
 )
 from orchestrator.files import expanded, keep_file
-from orchestrator.frozen import frozen
 from orchestrator.installation import plugins
 from orchestrator.program import program_sources
+from orchestrator.records import frozen
 from orchestrator.records.build_spec import BuildSpec
 from orchestrator.records.case import Serial, ToolName
 from orchestrator.records.device import DeviceProfile, Labels

@@ -10,8 +10,8 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
-from orchestrator.frozen import frozen
 from orchestrator.installation import every
+from orchestrator.records import frozen
 from orchestrator.records.case import Build, Case, CaseKey, Companion, DelegateName, Skip
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.run import OPENGL, DelegateEvidence

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from orchestrator.delegates import DELEGATES, requested_delegates
-from orchestrator.frozen import frozen
+from orchestrator.records import frozen
 from orchestrator.records.run import DelegateShare
 
 #: Names of delegates in outputs, lower case, and the word benchfarm uses for each.

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from orchestrator.delegates.evidence import DelegateClues, DelegateRequest, backend_of, family
-from orchestrator.frozen import frozen
+from orchestrator.records import frozen
 from orchestrator.records.model import chosen_signature
 from orchestrator.records.run import DelegateEvidence, DelegateShare, DelegateTruth
 

@@ -30,9 +30,9 @@ from orchestrator.errors import (
     InterruptedByUserError,
 )
 from orchestrator.files import file_of, keep_file, name_of
-from orchestrator.frozen import frozen
 from orchestrator.ports import ShellResult
 from orchestrator.processes import Locks
+from orchestrator.records import frozen
 from orchestrator.records.case import Serial
 from orchestrator.records.device import DeviceFacts
 from orchestrator.scripts import Answer, script_command

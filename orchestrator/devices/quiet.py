@@ -21,8 +21,8 @@ from typing import Final
 from orchestrator.devices.adb_server import is_tcp
 from orchestrator.errors import HostStorageError
 from orchestrator.files import file_of, name_of, write_whole
-from orchestrator.frozen import frozen
 from orchestrator.ports import SettingChange
+from orchestrator.records import frozen
 from orchestrator.records.case import Serial
 from orchestrator.records.device import CpuCluster, DeviceFacts
 from orchestrator.records.plan import Quiet, Screen

@@ -29,7 +29,7 @@ from orchestrator.errors import (
     LinkLostError,
     TransferError,
 )
-from orchestrator.frozen import frozen
+from orchestrator.records import frozen
 
 _T = TypeVar("_T")
 _GONE: Final = (LinkLostError, AdbUnavailableError)

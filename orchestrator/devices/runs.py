@@ -33,8 +33,8 @@ from orchestrator.errors import (
     TransferError,
 )
 from orchestrator.files import OUTPUT_MOST_BYTES
-from orchestrator.frozen import frozen
 from orchestrator.ports import DetachedCommand, ProcessResult
+from orchestrator.records import frozen
 from orchestrator.records.case import RunId, run_folder_name
 from orchestrator.scripts import (
     Answer,

@@ -27,8 +27,8 @@ from orchestrator.errors import (
     UsageError,
 )
 from orchestrator.files import OUTPUT_MOST_BYTES, BothEnds
-from orchestrator.frozen import frozen
 from orchestrator.ports import ShellResult
+from orchestrator.records import frozen
 from orchestrator.records.failures import Source, next_step_of
 from orchestrator.scripts import failure_in, service_failure, writing_failure
 

@@ -34,7 +34,6 @@ from orchestrator.errors import (
     InterruptedByUserError,
     StoreError,
 )
-from orchestrator.frozen import frozen
 from orchestrator.passes import is_reference_run, is_sustained, pass_of, stored_pass
 from orchestrator.planning.time_budget import (
     CHECK_S,
@@ -45,6 +44,7 @@ from orchestrator.planning.time_budget import (
     usual_durations_s,
 )
 from orchestrator.ports import Fitness, Tool, session_of
+from orchestrator.records import frozen
 from orchestrator.records.campaign import Campaign, Invocation
 from orchestrator.records.case import (
     FIGURE_PASS,

@@ -35,9 +35,9 @@ from orchestrator.errors import (
     DeviceError,
     DeviceSetAsideError,
 )
-from orchestrator.frozen import frozen
 from orchestrator.passes import is_reference_run, is_sustained
 from orchestrator.ports import Device, session_of
+from orchestrator.records import frozen
 from orchestrator.records.campaign import Campaign, Invocation
 from orchestrator.records.case import Serial
 from orchestrator.records.device import DeviceFacts

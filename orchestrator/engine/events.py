@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 
-from orchestrator.frozen import frozen
+from orchestrator.records import frozen
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation
 from orchestrator.records.case import FIGURE_PASS, Pass, Serial
 from orchestrator.records.device import DeviceFacts

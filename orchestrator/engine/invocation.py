@@ -17,7 +17,6 @@ from orchestrator.clock import Clock
 from orchestrator.engine.events import FilePlaced
 from orchestrator.errors import DeviceError, InstallError, ModelError, UsageError
 from orchestrator.files import LEFT_OUT, safe_name
-from orchestrator.frozen import frozen
 from orchestrator.passes import pass_of, stored_pass
 from orchestrator.passes.parity import OWN_INPUTS
 from orchestrator.passes.specification import RunProgram
@@ -33,6 +32,7 @@ from orchestrator.ports import (
     session_of,
 )
 from orchestrator.programs import program
+from orchestrator.records import frozen
 from orchestrator.records.campaign import Campaign, Invocation
 from orchestrator.records.case import Build, Case, Model, Pass, RunId, ToolName, content_key
 from orchestrator.records.device import DeviceFacts, DeviceKind, DeviceState

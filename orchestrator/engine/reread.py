@@ -12,8 +12,8 @@ from orchestrator.clock import Clock
 from orchestrator.engine.invocation import RunRecords, read_output
 from orchestrator.engine.reference_check import store_doubts, with_doubt, with_stored_doubt
 from orchestrator.errors import PlanError, PluginError, UsageError
-from orchestrator.frozen import frozen
 from orchestrator.ports import Tool
+from orchestrator.records import frozen
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation
 from orchestrator.records.case import (
     FIGURE_PASS,

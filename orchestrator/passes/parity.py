@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from orchestrator.analysis.findings import finding
 from orchestrator.delegates import DELEGATES, FlagFamily
-from orchestrator.frozen import frozen
 from orchestrator.passes.specification import (
     INFO_FILES,
     INFO_FLAGS,
@@ -22,6 +21,7 @@ from orchestrator.passes.specification import (
 )
 from orchestrator.ports import InvocationRequest
 from orchestrator.program import Program
+from orchestrator.records import frozen
 from orchestrator.records.case import Case, Pass
 from orchestrator.records.plan import PlanTerms
 from orchestrator.records.run import RawOutput, RunRecord, ToolReport

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, assert_never
 
 from orchestrator.delegates import FlagFamily
-from orchestrator.frozen import frozen
 from orchestrator.ports import Device, InvocationRequest, SettingChange, Tool
 from orchestrator.program import Program
+from orchestrator.records import frozen
 from orchestrator.records.case import Case, Pass
 from orchestrator.records.device import DeviceFacts, DeviceKind
 from orchestrator.records.plan import Plan, PlanTerms

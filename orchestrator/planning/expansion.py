@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Final
 
 from orchestrator.delegates import DELEGATES, needed_companions, shared_case
-from orchestrator.frozen import frozen
 from orchestrator.passes import pass_of
 from orchestrator.passes.parity import can_be_checked
 from orchestrator.passes.specification import PassSpec
@@ -30,6 +29,7 @@ from orchestrator.planning.selection import (
 )
 from orchestrator.planning.time_budget import Recent, bounds_s, case_costs_s, over_budget
 from orchestrator.programs import program
+from orchestrator.records import frozen
 from orchestrator.records.campaign import Invocation
 from orchestrator.records.case import (
     FIGURE_PASS,

@@ -10,9 +10,9 @@ from typing import Final
 
 from orchestrator.delegates import DELEGATES, Delegate, flags_of, requested_delegates
 from orchestrator.errors import UsageError, choices
-from orchestrator.frozen import frozen
 from orchestrator.programs import declared_for, program, programs, usual_tool
 from orchestrator.programs.flags import schema_of
+from orchestrator.records import frozen
 from orchestrator.records.case import (
     USUAL_DELEGATE,
     Build,

@@ -10,8 +10,8 @@ from types import MappingProxyType
 from typing import Final
 
 from orchestrator.delegates import shared_case
-from orchestrator.frozen import frozen
 from orchestrator.passes import is_sustained, pass_of
+from orchestrator.records import frozen
 from orchestrator.records.campaign import Invocation, Terms
 from orchestrator.records.case import FIGURE_PASS, Case, CaseKey, Pass, SeriesKey, grouped
 from orchestrator.records.plan import Plan, PlanTerms

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
-from orchestrator.frozen import frozen
 from orchestrator.reading.lines import Line
+from orchestrator.records import frozen
 from orchestrator.records.failures import Source, texts_of
 from orchestrator.records.run import DelegateEvidence, RawOutput, ToolReport
 

@@ -17,8 +17,8 @@ from typing import Any, Final
 
 from orchestrator.delegates.judging import RuntimeNodes
 from orchestrator.errors import OutputParseError
-from orchestrator.frozen import frozen
 from orchestrator.reading.lines import TABLE_TITLE, parse_stats
+from orchestrator.records import frozen
 from orchestrator.records.case import grouped
 from orchestrator.records.run import (
     SUMMARY_FIELDS,

@@ -1,11 +1,19 @@
 """What benchfarm knows, as frozen records: declared, observed and judged are different types. Here
-is the key of a field that people give.
+are the decorator of all records and the key of a field that people give.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, TypeVar, dataclass_transform
+
+_RecordT = TypeVar("_RecordT")
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
+def frozen(kind: type[_RecordT]) -> type[_RecordT]:
+    """Make a class a record: a dataclass of ``dataclasses``, and all of its functions know it."""
+    return dataclass(frozen=True, slots=True, kw_only=True)(kind)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import fields
 from datetime import date, datetime
 from typing import Any, Final, TypeVar
 
-from orchestrator.frozen import frozen
+from orchestrator.records import frozen
 
 _Answer = TypeVar("_Answer")
 

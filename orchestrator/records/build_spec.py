@@ -13,7 +13,7 @@ from pydantic import AfterValidator, Field, WithJsonSchema
 from pydantic.json_schema import SkipJsonSchema
 
 from orchestrator.fields import NO_KEY, SOME, OneOrMany, Sha256, Text, by_rule, unknown_word_message
-from orchestrator.frozen import frozen
+from orchestrator.records import frozen
 from orchestrator.records.case import NAME_RULE, ToolName, is_name
 
 ABIS: Final = (

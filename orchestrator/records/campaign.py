@@ -8,7 +8,7 @@ from dataclasses import field
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from orchestrator.frozen import frozen
+from orchestrator.records import frozen
 from orchestrator.records.case import (
     FIGURE_PASS,
     CampaignId,

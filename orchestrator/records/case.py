@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final, NewType, TypeAlias, TypeVar
 
 from orchestrator.errors import UsageError
-from orchestrator.frozen import frozen
+from orchestrator.records import frozen
 from orchestrator.records.model import (
     FIGURE,
     PHASES,

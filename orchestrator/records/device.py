@@ -22,7 +22,7 @@ from pydantic import AfterValidator, Field
 
 from orchestrator.errors import UsageError, choices
 from orchestrator.fields import SOME, Celsius, OneOrMany, Text, unique
-from orchestrator.frozen import frozen
+from orchestrator.records import frozen
 from orchestrator.records.case import DelegateName, Serial, name_fits
 from orchestrator.units import parse_bytes
 

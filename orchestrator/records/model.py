@@ -9,7 +9,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import Final
 
-from orchestrator.frozen import frozen
+from orchestrator.records import frozen
 
 
 @frozen

@@ -42,8 +42,7 @@ from orchestrator.fields import (
     is_written,
     unique,
 )
-from orchestrator.frozen import frozen
-from orchestrator.records import Key
+from orchestrator.records import Key, frozen
 from orchestrator.records.build_spec import OWNED_FLAGS
 from orchestrator.records.case import (
     FIGURE_PASS,

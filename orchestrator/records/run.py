@@ -11,7 +11,7 @@ from dataclasses import field, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from orchestrator.frozen import frozen
+from orchestrator.records import frozen
 from orchestrator.records.case import FIGURE_PASS, CampaignId, Case, Pass, RunId, RunKey
 from orchestrator.records.device import DeviceState, Moment
 from orchestrator.records.verdict import Quality, QualityVerdict, Severity

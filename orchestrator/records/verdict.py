@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-from orchestrator.frozen import frozen
+from orchestrator.records import frozen
 from orchestrator.records.case import RunId
 
 

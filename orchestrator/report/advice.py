@@ -15,8 +15,8 @@ from itertools import product
 from typing import Final, NamedTuple
 
 from orchestrator.analysis.effect import Ratio, speed_up
-from orchestrator.frozen import frozen
 from orchestrator.passes import passes
+from orchestrator.records import frozen
 from orchestrator.records.case import grouped
 from orchestrator.report.data import ReportData
 from orchestrator.report.winners import by_threads, fastest_row, figure_of, figures_of_one_kind

@@ -15,9 +15,9 @@ from orchestrator.analysis.case_result import CaseResult
 from orchestrator.analysis.measured import judge_cases
 from orchestrator.analysis.rounds import progress_by_case
 from orchestrator.analysis.samples import without_output
-from orchestrator.frozen import frozen
 from orchestrator.passes import passes, stored_pass
 from orchestrator.passes.specification import PassSpec
+from orchestrator.records import frozen
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.case import (
     FIGURE_PASS,

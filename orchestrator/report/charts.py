@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any, Final
 
 from orchestrator.analysis.quality import figure_us
-from orchestrator.frozen import frozen
+from orchestrator.records import frozen
 from orchestrator.records.case import Case, grouped
 from orchestrator.records.run import FigureKind, RunRecord
 from orchestrator.report.data import ReportData

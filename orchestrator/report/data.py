@@ -13,8 +13,8 @@ from typing import Final
 
 from orchestrator.analysis.case_result import CaseStatus
 from orchestrator.analysis.findings import finding_step
-from orchestrator.frozen import frozen
 from orchestrator.passes import stored_pass
+from orchestrator.records import frozen
 from orchestrator.records.campaign import Campaign, CampaignStatus
 from orchestrator.records.case import IMPORTED_TOOLS, Build
 from orchestrator.records.device import HOST_SERIAL

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from orchestrator.frozen import frozen
+from orchestrator.records import frozen
 from orchestrator.tables.escapes import display_width
 from orchestrator.tables.html import Html, link, plain, tag
 from orchestrator.units import three_digits

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 from orchestrator import __version__
 from orchestrator.analysis.summary import LEVEL
 from orchestrator.delegates import place_of
-from orchestrator.frozen import frozen
 from orchestrator.installation import require_packages
 from orchestrator.passes import pass_tables
+from orchestrator.records import frozen
 from orchestrator.records.case import Build, Model
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.run import Attachment, RunRecord

@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import Final
 
 from orchestrator.analysis.case_result import CaseStatus
-from orchestrator.frozen import frozen
 from orchestrator.passes import pass_tables, stored_pass
+from orchestrator.records import frozen
 from orchestrator.records.case import FIGURE_PASS, NOT_IN_TOOL, grouped
 from orchestrator.records.model import worded
 from orchestrator.records.run import OUT_OF_TIME, DelegateTruth, Outcome

@@ -16,9 +16,9 @@ from orchestrator.analysis.case_result import NOT_MEASURED, CaseResult, CaseStat
 from orchestrator.analysis.effect import BestOfSet, Ratio, best_of, fastest_of, speed_up
 from orchestrator.analysis.summary import Summary
 from orchestrator.delegates import DELEGATES
-from orchestrator.frozen import frozen
 from orchestrator.passes.parity import can_be_checked
 from orchestrator.programs import is_usual, program
+from orchestrator.records import frozen
 from orchestrator.records.campaign import Terms
 from orchestrator.records.case import Case, ToolName, all_but, grouped
 from orchestrator.records.device import HOST_SERIAL

@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import chain, islice, pairwise
 from typing import TYPE_CHECKING, Any, Final
 
-from orchestrator.frozen import frozen
+from orchestrator.records import frozen
 from orchestrator.records.case import grouped
 from orchestrator.records.run import FigureKind, OperatorTime, Outcome, RunRecord
 from orchestrator.tables.table import EVERYWHERE, MS, PAGE, Column, Kind, Table

@@ -10,7 +10,7 @@ from orchestrator.analysis.case_result import OWN_FIGURE, CaseResult
 from orchestrator.analysis.drift import SustainedCurve, attempts, curve_of, points_of
 from orchestrator.analysis.effect import Mean
 from orchestrator.analysis.quality import NOT_WHAT_WAS_ASKED, truth_of, worst_quality
-from orchestrator.frozen import frozen
+from orchestrator.records import frozen
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.case import Case, grouped
 from orchestrator.records.run import Outcome, RunRecord, StartStage, ToolReport, stage_of

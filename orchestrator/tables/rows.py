@@ -16,7 +16,7 @@ from orchestrator.analysis.case_result import CaseResult, CaseStatus
 from orchestrator.analysis.effect import Ratio
 from orchestrator.analysis.summary import LEVEL, Summary
 from orchestrator.delegates import place_of
-from orchestrator.frozen import frozen
+from orchestrator.records import frozen
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.case import FIGURE_PASS, Pass, RunId, SkippedCase
 from orchestrator.records.device import DeviceFacts

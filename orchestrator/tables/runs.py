@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from orchestrator.analysis.samples import parse_samples
-from orchestrator.frozen import frozen
+from orchestrator.records import frozen
 from orchestrator.records.campaign import Campaign, CampaignProgress
 from orchestrator.records.case import RunId
 from orchestrator.records.device import DeviceState

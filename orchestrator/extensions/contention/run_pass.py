@@ -13,7 +13,6 @@ from typing import Final
 
 from orchestrator.analysis.effect import Mean, ratio_of
 from orchestrator.delegates import DELEGATES
-from orchestrator.frozen import frozen
 from orchestrator.passes.specification import (
     PassServices,
     PassSpec,
@@ -23,6 +22,7 @@ from orchestrator.passes.specification import (
 )
 from orchestrator.plugins import Program, benchmark_flags, environment, format_flags
 from orchestrator.ports import Device, InvocationRequest, Tool
+from orchestrator.records import frozen
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.case import LOAD_DIED, LOAD_FILE, NO_LOAD, Case, Load, Pass, load_of
 from orchestrator.records.device import DeviceKind

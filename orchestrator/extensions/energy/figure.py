@@ -15,7 +15,7 @@ from typing import Final
 
 from orchestrator.documents import adapter_of, dump_document
 from orchestrator.files import file_of, keep_file
-from orchestrator.frozen import frozen
+from orchestrator.records import frozen
 from orchestrator.records.case import Serial
 
 #: The attachment with the times at which rests and work of the pass ``energy`` began and ended, or

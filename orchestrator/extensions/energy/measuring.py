@@ -40,11 +40,11 @@ from orchestrator.extensions.energy.figure import (
     battery_energy,
     rails_energy,
 )
-from orchestrator.frozen import frozen
 from orchestrator.passes.recording import has_perfetto, recorded
 from orchestrator.passes.specification import Hold, PortPower
 from orchestrator.ports import Device, InvocationRequest, PhasedTool, TokenPhase, Tool
 from orchestrator.reading.profile import decode_trace, text_of
+from orchestrator.records import frozen
 from orchestrator.records.case import Case, CaseKey
 from orchestrator.records.run import RawOutput, ToolReport
 from orchestrator.scripts import run_scripts, script_command

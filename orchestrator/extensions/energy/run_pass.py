@@ -14,7 +14,6 @@ from orchestrator.extensions.energy.figure import (
     MeterBook,
     PowerSource,
 )
-from orchestrator.frozen import frozen
 from orchestrator.passes.specification import (
     OVERHEAD_S,
     PassServices,
@@ -25,6 +24,7 @@ from orchestrator.passes.specification import (
 )
 from orchestrator.plugins import Program
 from orchestrator.ports import Tool
+from orchestrator.records import frozen
 from orchestrator.records.case import Case, Pass
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.plan import Plan, PlanTerms

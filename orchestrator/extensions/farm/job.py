@@ -35,7 +35,6 @@ from orchestrator.extensions.farm.manifest import (
     read_manifest,
 )
 from orchestrator.extensions.farm.phones import Say, Shared
-from orchestrator.frozen import frozen
 from orchestrator.plugins import (
     FlagFiles,
     Prepared,
@@ -55,6 +54,7 @@ from orchestrator.plugins import (
     start,
 )
 from orchestrator.ports import Device, Observer
+from orchestrator.records import frozen
 from orchestrator.records.case import Build, Companion
 from orchestrator.records.device import phone_differences
 from orchestrator.records.plan import DeviceSelection, Plan

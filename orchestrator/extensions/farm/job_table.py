@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from orchestrator.errors import UsageError
 from orchestrator.extensions.farm.schema import IS_OPEN, QueueDatabase
-from orchestrator.frozen import frozen
 from orchestrator.plugins import JobOwner
+from orchestrator.records import frozen
 from orchestrator.records.case import NAME_RULE, CampaignId, Serial, campaign_id_of, is_name
 from orchestrator.records.device import HOST_SERIAL
 

@@ -25,8 +25,8 @@ from orchestrator.errors import ArtifactError, HostStorageError, PlanError, Stor
 from orchestrator.extensions.farm.schema import QueueDatabase
 from orchestrator.fields import is_sha256
 from orchestrator.files import draft_of, make_private, sha256_of
-from orchestrator.frozen import frozen
 from orchestrator.passes import pass_names
+from orchestrator.records import frozen
 from orchestrator.records.answers import OPEN_JOBS
 from orchestrator.records.case import Build, ToolName
 from orchestrator.records.device import DeviceFacts, Labels, parse_predicate

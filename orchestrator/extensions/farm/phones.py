@@ -20,7 +20,6 @@ from orchestrator.extensions.farm.manifest import (
     read_manifest,
 )
 from orchestrator.extensions.farm.queue import GONE_S, IN_QUARANTINE, Announced, FarmQueue
-from orchestrator.frozen import frozen
 from orchestrator.plugins import (
     Attached,
     LiveInventory,
@@ -37,6 +36,7 @@ from orchestrator.plugins import (
     with_stored_gpu,
 )
 from orchestrator.ports import Observer
+from orchestrator.records import frozen
 from orchestrator.records.case import Serial
 from orchestrator.records.device import DeviceFacts, Labels, phone_differences
 from orchestrator.records.plan import DeviceSelection

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from orchestrator.extensions.farm.job_table import HOST_SILENT_S, JobTable, paused
-from orchestrator.frozen import frozen
+from orchestrator.records import frozen
 
 if TYPE_CHECKING:
     import psycopg

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from datetime import date, datetime
 
-from orchestrator.frozen import frozen
+from orchestrator.records import frozen
 
 
 @frozen

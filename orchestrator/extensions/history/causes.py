@@ -14,7 +14,7 @@ import numpy as np
 from orchestrator.clock import night_of
 from orchestrator.extensions.history.changepoint import Change
 from orchestrator.extensions.history.series import NightTable
-from orchestrator.frozen import frozen
+from orchestrator.records import frozen
 from orchestrator.records.case import Build, Serial, grouped
 from orchestrator.records.history import Contents, DeviceSighting
 

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.analysis.intervals import PRIOR, error_factor, t_cdf
-from orchestrator.frozen import frozen
+from orchestrator.records import frozen
 from orchestrator.records.history import LEAST_CHANGE
 
 Floats = NDArray[np.float64]

@@ -35,7 +35,6 @@ from orchestrator.extensions.history.regressions import (
 )
 from orchestrator.extensions.history.series import read_series
 from orchestrator.files import sha256_of
-from orchestrator.frozen import frozen
 from orchestrator.plugins import (
     DeviceNote,
     PairLimits,
@@ -46,6 +45,7 @@ from orchestrator.plugins import (
     sides_of,
     start,
 )
+from orchestrator.records import frozen
 from orchestrator.records.case import BuildSha
 from orchestrator.records.history import Annotation, Confirmation, ConfirmationStatus
 from orchestrator.records.plan import SETTINGS, PlanOptions

@@ -26,9 +26,9 @@ from orchestrator.extensions.history.site import (
     gather,
 )
 from orchestrator.files import unwritable, write_file
-from orchestrator.frozen import frozen
 from orchestrator.installation import data_folder
 from orchestrator.plugins import Page, Workspace, every, report_data, state_counts
+from orchestrator.records import frozen
 from orchestrator.records.answers import FarmAnswer
 from orchestrator.records.case import CampaignId, grouped
 from orchestrator.records.plan import StoppingRule

@@ -26,8 +26,8 @@ from orchestrator.extensions.history.changepoint import (
     is_news,
 )
 from orchestrator.extensions.history.series import NightTable, Series, night_table, read_series
-from orchestrator.frozen import frozen
 from orchestrator.plugins import Workspace
+from orchestrator.records import frozen
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.case import BuildSha, CampaignId, Serial, SeriesKey, grouped, name_fits
 from orchestrator.records.history import (

@@ -23,7 +23,7 @@ from orchestrator.analysis.intervals import (
 from orchestrator.analysis.summary import LEVEL
 from orchestrator.delegates import DELEGATES
 from orchestrator.extensions.history.changepoint import Floats, Integers
-from orchestrator.frozen import frozen
+from orchestrator.records import frozen
 from orchestrator.records.case import CampaignId, Case, SeriesKey
 from orchestrator.records.device import DeviceFacts
 from orchestrator.records.history import Contents, Points, SeriesSketch

@@ -48,9 +48,9 @@ from orchestrator.extensions.history.series import (
     night_details,
     night_table,
 )
-from orchestrator.frozen import frozen
 from orchestrator.installation import data_folder
 from orchestrator.plugins import Workspace
+from orchestrator.records import frozen
 from orchestrator.records.answers import answer_of
 from orchestrator.records.campaign import Campaign
 from orchestrator.records.case import Build, CampaignId, SeriesKey, grouped

@@ -40,8 +40,8 @@ from orchestrator.extensions.history import pages as site_pages
 from orchestrator.extensions.history.answers import ChangeAnswer
 from orchestrator.extensions.history.farm_now import Cached, FarmNow
 from orchestrator.extensions.history.site import Site, first_night, gather, report_marks
-from orchestrator.frozen import frozen
 from orchestrator.plugins import Workspace
+from orchestrator.records import frozen
 from orchestrator.records.case import CampaignId
 from orchestrator.tables.html import page_policy
 

@@ -25,8 +25,8 @@ from orchestrator import __version__
 from orchestrator.documents import dump_document, load_document, to_text
 from orchestrator.errors import StoreCorruptError, StoreError, UsageError
 from orchestrator.files import sha256_of
-from orchestrator.frozen import frozen
 from orchestrator.plugins import Redaction, Workspace, redaction_of
+from orchestrator.records import frozen
 from orchestrator.records.campaign import Campaign, CampaignStatus, Invocation, Origin, Terms
 from orchestrator.records.case import (
     Build,

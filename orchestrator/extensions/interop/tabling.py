@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 from typer import Option
 
 from orchestrator.errors import UsageError, choices, nearest
-from orchestrator.frozen import frozen
 from orchestrator.installation import data_folder
 from orchestrator.plugins import CommandResult, Settings, Texts, command, room, tables_result
+from orchestrator.records import frozen
 from orchestrator.records.case import FIGURE_PASS, grouped, name_fits
 from orchestrator.records.device import device_matches
 from orchestrator.records.model import FIGURE, PHASES, TOKENS, worded

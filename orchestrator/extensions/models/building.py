@@ -22,9 +22,9 @@ from typing import Any, Final
 
 from orchestrator.errors import HostStorageError, UsageError, choices
 from orchestrator.files import write_file
-from orchestrator.frozen import frozen
 from orchestrator.installation import require_packages
 from orchestrator.processes import child_environment
+from orchestrator.records import frozen
 
 VARIANTS: Final = ("float32", "float16", "dynamic-range", "int8", "int16x8")
 #: What the process with TensorFlow has of its own.

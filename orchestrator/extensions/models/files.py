@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from orchestrator.errors import HostStorageError, ModelError, UsageError, choices
 from orchestrator.files import draft_of, expanded, write_file
-from orchestrator.frozen import frozen
 from orchestrator.plugins import Settings
+from orchestrator.records import frozen
 from orchestrator.units import format_bytes
 
 if TYPE_CHECKING:

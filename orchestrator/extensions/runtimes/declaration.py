@@ -22,9 +22,9 @@ from pydantic import AfterValidator, Field, PlainValidator
 from orchestrator.errors import OutputParseError, PlanError, ProgramInUseError, UsageError, nearest
 from orchestrator.fields import SOME, AnyText, OneOrMany, Text, unique
 from orchestrator.files import expanded
-from orchestrator.frozen import frozen
 from orchestrator.installation import add_program_place, program_places, remove_program_place
 from orchestrator.plugins import Faults, checked, read_yaml
+from orchestrator.records import frozen
 from orchestrator.records.build_spec import REQUIRED, FlagSchema, FlagSpec
 from orchestrator.records.case import DECLARED, DelegateName, ToolName
 from orchestrator.records.model import BUNDLES, FOREIGN, PHASES

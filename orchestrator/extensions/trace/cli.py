@@ -11,7 +11,6 @@ from typer import Argument, Option
 
 from orchestrator.errors import OutputParseError, UsageError
 from orchestrator.files import check_writable, safe_name, write_file
-from orchestrator.frozen import frozen
 from orchestrator.plugins import (
     CommandResult,
     Reporting,
@@ -21,6 +20,7 @@ from orchestrator.plugins import (
     plan_keys,
     reporting_workspace,
 )
+from orchestrator.records import frozen
 from orchestrator.records.case import BUILTIN
 from orchestrator.records.device import HOST_SERIAL
 from orchestrator.records.plan import Plan, PlanOptions

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from orchestrator.errors import DeviceCommandError, DeviceError, OutputParseError
-from orchestrator.frozen import frozen
 from orchestrator.passes.recording import (
     Property,
     has_perfetto,
@@ -32,6 +31,7 @@ from orchestrator.passes.specification import (
 )
 from orchestrator.ports import Device, InvocationRequest, Tool
 from orchestrator.reading.profile import decode_trace, text_of
+from orchestrator.records import frozen
 from orchestrator.records.case import Pass, Serial, grouped
 from orchestrator.records.device import DeviceKind
 from orchestrator.records.run import PERFETTO_FILE, RawOutput
