@@ -284,13 +284,6 @@ def flags(
     return done if flag is None else replace(done, text=_flag_text(flag, program_flags.title))
 
 
-def _set_by(spec: FlagSpec) -> str:
-    """Return which keys of a plan set a flag; empty where the plan sets it as a flag."""
-    from orchestrator.records.build_spec import OWNED_FLAGS
-
-    return OWNED_FLAGS.get(spec.name, "")
-
-
 _FLAGS: Sequence[Column[FlagSpec]] = (
     Column("name", "flag", lambda row: row.name),
     Column("type", value=lambda spec: spec.kind),
@@ -317,9 +310,9 @@ _FLAGS: Sequence[Column[FlagSpec]] = (
     Column(
         "set_by",
         "in plans",
-        _set_by,
+        lambda row: row.set_by,
         forms=DATA,
-        shown=lambda spec: _set_by(spec) and f"can't be set as a flag: {_set_by(spec)}",
+        shown=lambda spec: spec.set_by and f"can't be set as a flag: {spec.set_by}",
     ),
     Column("help", "its help", lambda row: row.help, forms=DATA),
 )

@@ -198,6 +198,11 @@ class FlagSpec:
             return f"one of {words}" if len(self.choices) > 1 else words
         return _TYPES[self.kind][1] if self.kind in _TYPES else ""
 
+    @property
+    def set_by(self) -> str:
+        """Which keys of a plan set it; empty where a plan sets it as a flag."""
+        return OWNED_FLAGS.get(self.name, "")
+
     def expected(self, value: str) -> str:
         """Return the words for what it must be instead of a value; empty for an allowed value."""
         pattern, of_type = _TYPES.get(self.kind, (None, ""))

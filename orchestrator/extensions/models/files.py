@@ -15,13 +15,23 @@ from typing import TYPE_CHECKING
 
 from orchestrator.errors import HostStorageError, ModelError, UsageError, choices
 from orchestrator.files import draft_of, expanded, write_file
-from orchestrator.plugins import Settings
+from orchestrator.plugins import (
+    MANIFEST_NAME,
+    Accuracy,
+    ManifestEntry,
+    Settings,
+    add_to_manifest,
+    identify_model,
+    inspect_model,
+    load_manifest,
+    sample_models,
+)
 from orchestrator.records import frozen
 from orchestrator.units import format_bytes
 
 if TYPE_CHECKING:
     from orchestrator.extensions.models.building import BuildOrder, BuiltModel, FailedBuild
-    from orchestrator.plugins import Downloader, ManifestEntry
+    from orchestrator.plugins import Downloader
     from orchestrator.records.case import Model
 
 
@@ -30,8 +40,6 @@ RANDOM_NOTE = "weights are random: right for latency, which doesn't depend on th
 
 def places(settings: Settings, out: Path | None) -> tuple[Path, Path]:
     """Return the folder for files and the manifest."""
-    from orchestrator.plugins import MANIFEST_NAME
-
     if out is not None:
         return out.absolute(), out.absolute() / MANIFEST_NAME
     return settings.data_folder / "models", settings.data_folder / MANIFEST_NAME
@@ -97,7 +105,6 @@ def build(
     Models that were built before an interruption stay. Raises ModelError when none could be built.
     """
     from orchestrator.extensions.models.building import FailedBuild, build_models
-    from orchestrator.plugins import add_to_manifest, load_manifest
 
     folder, manifest = places(settings, out)
     load_manifest(manifest)  # a manifest with faults is reported before minutes of building
@@ -120,8 +127,6 @@ def build(
 
 
 def _entry(order: BuildOrder, model: BuiltModel) -> ManifestEntry:
-    from orchestrator.plugins import ManifestEntry, inspect_model
-
     notes = [RANDOM_NOTE] if order.is_named else []
     variant = model.build["variant"]
     if variant != "float32" and inspect_model(model.path).precision == "float32":
@@ -181,14 +186,6 @@ def fetch(settings: Settings, names: Sequence[str], *, out: Path | None) -> list
 def _fetch_one(
     row: Mapping[str, str], downloader: Downloader, folder: Path, manifest: Path
 ) -> ManifestEntry:
-    from orchestrator.plugins import (
-        Accuracy,
-        ManifestEntry,
-        add_to_manifest,
-        identify_model,
-        load_manifest,
-    )
-
     name, url = row["name"], row["url"]
     before = next((item for item in load_manifest(manifest).values() if item.name == name), None)
     sha256 = before.sha256 if before is not None and before.url == url else None
@@ -218,8 +215,6 @@ def _fetch_one(
 
 def listed_models(settings: Settings, folder: Path | None) -> tuple[Path, list[ManifestEntry]]:
     """Return a folder's manifest, or the data folder's, and its models; raises UsageError."""
-    from orchestrator.plugins import load_manifest
-
     if folder is not None and not folder.is_dir():
         raise UsageError(
             f"there is no folder {str(folder)!r}", hint="name the folder of a models.yaml"
@@ -233,8 +228,6 @@ def samples(out: Path | None) -> list[Model]:
 
     Raises UsageError, HostStorageError.
     """
-    from orchestrator.plugins import identify_model, sample_models
-
     paths = list(sample_models())
     if out is not None:
         copies = [out / path.name for path in paths]
