@@ -154,11 +154,11 @@ def plan_file(tmp_path: Path, model: Path) -> Callable[..., Path]:
         serials: tuple[str, ...], *, invocations: int = 3, min_secs: float = 0.2, extra: str = ""
     ) -> Path:
         path = tmp_path / "plan.yaml"
+        devices = f"devices: {{serials: {json.dumps(list(serials))}}}\n" if serials else ""
         path.write_text(
             f"name: nightly\nmodels: [{json.dumps(str(model))}]\n"
             f"matrix: {{delegates: [xnnpack, gpu], threads: [1, 2], every_thread_count: true}}\n"
-            f"devices: {{serials: {json.dumps(list(serials))}}}\n"
-            f"settings: {{min_secs: {min_secs}, warmup_min_secs: 0.1}}\ninvocations: {invocations}\n{extra}"
+            f"{devices}settings: {{min_secs: {min_secs}, warmup_min_secs: 0.1}}\ninvocations: {invocations}\n{extra}"
         )
         return path
 

@@ -236,7 +236,7 @@ def test_the_gpu_of_a_phone_without_opencl_is_measured_on_opengl_and_called_so(
     lab = lab_of("moto-e5-play")
     measure = ("bench -d gpu --min-secs 0.1 -n 1 --tool native", model, "-s", lab.serial)
     done = lab.cli(*measure).ok()
-    assert "gpu (OpenGL), " in done.stdout
+    assert "one clean figure, gpu (OpenGL) with" in " ".join(done.stdout.split())
     report = lab.cli("table").ok().stdout
     assert "gpu (OpenGL)" in report
     refused = lab.cli(*measure, "--flag", "gpu_backend=cl", "--json")

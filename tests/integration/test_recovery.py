@@ -165,9 +165,9 @@ def test_quarantine_keeps_its_first_reason_until_it_is_ended(tmp_path: Path) -> 
     folder.put(serial, "its reference workload moved")
     folder.put(serial, "another")
     assert folder.reason(serial).startswith("its reference workload moved (since ")
-    assert folder.serials() == [serial]
+    assert [*folder.reasons()] == [serial]
     assert folder.release(serial).startswith("its reference workload moved")
-    assert (folder.release(serial), folder.serials()) == ("", [])
+    assert (folder.release(serial), folder.reasons()) == ("", {})
 
 
 def test_a_quarantine_that_can_not_be_read_still_holds(tmp_path: Path) -> None:

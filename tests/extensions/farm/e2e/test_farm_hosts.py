@@ -381,7 +381,7 @@ def test_a_phone_whose_host_comes_after_the_submission_is_measured_too(
     farm.two.rest()
     # Else its job might be over before the other host has come.
     farm.one("farm pause", f"phone:{farm.one.serial}")
-    plan = meaning(plan_file((), invocations=1), "where: virtual")
+    plan = meaning(plan_file((farm.one.serial,), invocations=1), "where: virtual")
     sent = (
         farm.one.cli("farm submit", plan, "--name", name, "--json", **farm.one.environ())
         .ended_with(1)

@@ -300,7 +300,7 @@ def test_caches_and_memory_on_this_computer_stay_apart_from_the_users_files(
     if not RUNTIME.exists():
         missing(f"{RUNTIME} isn't there: make test installs it")
     before = set(TINY.parent.iterdir())
-    plan = cache_plan(tmp_path / "plan.yaml", "{host: true, serials: []}")
+    plan = cache_plan(tmp_path / "plan.yaml", "{host: true}")
     build = f"builds: {{litert-lm: {RUNTIME}}}\n"
     plan.write_text(plan.read_text() + build)
     # This computer may be busy with other tests: its figures may be suspect.

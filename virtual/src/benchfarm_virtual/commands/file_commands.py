@@ -19,23 +19,36 @@ def local_time(seconds: float) -> datetime:
 
 @command("ls")
 def ls(call: Invocation) -> None:
-    """List names, one a line: those in a folder, or with -d the paths themselves."""
+    """List names, one a line: those in folders, below their own if there is more; or with -d the
+    paths themselves.
+    """
     options = read_options(call, "Ad")
+    files: list[str] = []
+    folders: list[str] = []
 
-    def listed(path: str) -> None:
+    def sort(path: str) -> None:
         # A link that leads nowhere is itself.
         file_stat = call.files.find(path) if "d" not in options else None
         file_stat = file_stat or call.files.stat(path, follow=False)
-        if "d" in options or not modes.S_ISDIR(file_stat.mode):
-            call.out.line(call.shown)
-            return
-        if len(options.args) > 1:
-            call.fail("a virtual phone lists one folder at a time")
-        for name in call.files.list(path):
+        is_listed = "d" not in options and modes.S_ISDIR(file_stat.mode)
+        (folders if is_listed else files).append(call.shown)
+
+    def listed(path: str) -> None:
+        names = call.files.list(path)
+        if has_heads:
+            if files or call.shown != folders[0]:
+                call.out.line("")
+            call.out.line(f"{call.shown}:")
+        for name in names:
             if name[0] != "." or "A" in options:
                 call.out.line(name)
 
-    call.each(options.args or ["."], listed)
+    call.each(options.args or ["."], sort)
+    has_heads = bool(folders) and len(files) + len(folders) > 1
+    for name in files:
+        call.out.line(name)
+    if folders:
+        call.each(folders, listed)
 
 
 @command("stat")
