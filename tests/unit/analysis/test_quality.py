@@ -134,14 +134,6 @@ def test_the_deadline_wins_over_everything_that_was_printed() -> None:
     assert ending_of(GOOD, exit_code=None, timed_out=True).outcome is Outcome.TIMED_OUT
 
 
-def test_one_partition_is_no_partitions() -> None:
-    report = with_delegate(
-        truth=DelegateTruth.PARTIAL, delegated_nodes=3, total_nodes=5, partitions=1
-    )
-    (partial,) = verdict(report).findings
-    assert partial.message.endswith(" in 1 partition")
-
-
 @pytest.mark.parametrize(
     ("code", "quality", "judged"),
     [
