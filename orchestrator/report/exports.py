@@ -283,9 +283,10 @@ def _operators(run: RunRecord) -> list[tuple[str, str]]:
     if run.report is None:
         return [("evidence", "none, nothing was read")]
     evidence = run.report.delegate
+    share = evidence.share_text
     return [
         ("ran on", f"{place_of(evidence) or 'unknown'} ({evidence.truth})"),
-        ("operators taken", f"{evidence.share_text}{evidence.partitions_text}"),
+        ("operators taken", share and f"{share}{evidence.partitions_text}"),
         # An operator may be listed with several reasons.
         *(
             (f"left to the CPU: {name}", reason or "no reason printed")

@@ -18,7 +18,9 @@ from orchestrator.records.case import Serial
 from orchestrator.report.exports import (
     SCHEMA,
     SCHEMA_VERSION,
+    Reported,
     frame_of,
+    issue_text,
     to_csv,
     to_json,
     to_markdown,
@@ -218,3 +220,19 @@ def test_names_that_are_no_utf8_are_exported_as_parquet(tmp_path):
     assert found["serial"].tolist() == ["Smod\\udce9l"]
     assert found.attrs["schema"] == "benchfarm-cases"
     assert frame_of(data)["serial"].tolist() == ["Smod\\udce9l"]
+
+
+def test_an_issue_counts_no_partitions_of_an_unknown_number_of_operators():
+    (measured,) = series(case(), 1_000, 1)
+    delegate = dataclasses.replace(measured.report.delegate, total_nodes=None, partitions=1)
+    report = dataclasses.replace(measured.report, delegate=delegate)
+    reported = Reported(
+        run=dataclasses.replace(measured, report=report),
+        facts=None,
+        model=None,
+        build=None,
+        attachments=(),
+        benchfarm_version="",
+        private=(),
+    )
+    assert "partition" not in issue_text(reported)
