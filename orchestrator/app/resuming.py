@@ -86,7 +86,7 @@ def _chosen(workspace: Workspace, listed: Sequence[Campaign]) -> tuple[Campaign,
             reason, is_by_name = other.reason, other.may_be_gone
         elif kind := _special_kind(campaign := read_campaign(workspace.store, identity)):
             reason, is_by_name = kind, True
-        elif lack := _missing_pass(campaign):
+        elif lack := _obstacle(campaign):
             reason = f"not resumable here: {lack}"
             passed_over.append(f"{identity} ({item.name}) isn't resumed: {lack}")
         else:
@@ -122,16 +122,26 @@ def _chosen(workspace: Workspace, listed: Sequence[Campaign]) -> tuple[Campaign,
     return read_campaign(workspace.store, chosen.campaign_id), tuple(passed_over)
 
 
-def _check_passes(campaign: Campaign) -> None:
-    """Raise UsageError where one of a campaign's passes isn't installed."""
+def _check_own(campaign: Campaign) -> None:
+    """Raise UsageError for a campaign whose import was cut off."""
+    if (origin := campaign.terms.origin) is not None:
+        raise UsageError(
+            f"the import of campaign {campaign.campaign_id} ({campaign.name}) was cut off",
+            hint=f"import {origin.file} again, which completes it",
+        )
+
+
+def _check_resumable(campaign: Campaign) -> None:
+    """Raise UsageError for a cut off import, and where one of the passes isn't installed."""
+    _check_own(campaign)
     for name in {item.run_pass for item in campaign.invocations}:
         pass_of(name)
 
 
-def _missing_pass(campaign: Campaign) -> str:
-    """Return why one of a campaign's passes can't be run here; empty where all can."""
+def _obstacle(campaign: Campaign) -> str:
+    """Return why a campaign can't be resumed here; empty where it can."""
     try:
-        _check_passes(campaign)
+        _check_resumable(campaign)
     except BenchfarmError as error:
         return str(error)
     return ""
@@ -155,6 +165,8 @@ def close(workspace: Workspace, words: Sequence[str]) -> list[tuple[Campaign, in
     campaigns = list({item.campaign_id: item for item in chosen}.values())
     check_no_names(campaigns, words)
     check_not_running(workspace, campaigns)
+    for item in campaigns:
+        _check_own(item)
     closed = [
         (item, close_campaign(item, workspace.store, workspace.tools, workspace.clock))
         for item in campaigns
@@ -202,7 +214,7 @@ def open_cases(workspace: Workspace, campaign: Campaign) -> list[Case]:
     and the reference workload of their devices; raises UsageError where one of its passes isn't
     installed.
     """
-    _check_passes(campaign)
+    _check_resumable(campaign)
     runs = campaign_runs(workspace.store, campaign)
     works = open_work_by_serial(campaign, runs, workspace.tools)
     cases = [item.case for work in works.values() for item in work.invocations]

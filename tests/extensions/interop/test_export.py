@@ -446,6 +446,8 @@ def test_an_import_that_was_cut_off_is_hidden_until_it_is_whole(bundle, tmp_path
         connection.execute(f"CREATE TRIGGER full BEFORE INSERT ON runs {full}")
     benchfarm(other, "import", bundle, code=5)
     assert "no campaign matches" in benchfarm(other, "results", "list")
+    for command in ("run --resume", "results close"):
+        assert "import evidence.zip again" in benchfarm(other, command, "2026", code=2)
     with sqlite3.connect(other / "store.sqlite") as connection:
         connection.execute("DROP TRIGGER full")
     benchfarm(other, "import", bundle)
