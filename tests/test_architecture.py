@@ -5,6 +5,7 @@ import ast
 import functools
 import gc
 import importlib
+import os
 import re
 import subprocess
 import sys
@@ -250,7 +251,10 @@ def calls() -> Iterator[tuple[Path, ast.Call, str]]:
 
 def printed_by(code: str) -> tuple[str, str]:
     """Return the output and the errors of an interpreter of its own."""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    environ = {key: text for key, text in os.environ.items() if key != "BENCHFARM_STORE"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environ
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout, done.stderr.strip()
 

@@ -113,9 +113,10 @@ def plan_from_options(
         except ValueError as error:
             faults.add(key.at, str(error))
             continue
-        if name in {"name", "models"} or not (
-            value is None or value in ("", [], {}) or value == key.default
-        ):
+        is_unset = value is None or value in ("", [], {}) or value == key.default
+        # An empty list is refused, as in a file: it may be a filter that found nothing.
+        is_empty = option_values[name] in ([], ())
+        if name in {"name", "models"} or is_empty or not is_unset:
             section = source.value
             for part in key.at[:-1]:
                 section = section.setdefault(part, {})

@@ -267,9 +267,14 @@ class CampaignProgress(NamedTuple):
     is_virtual: bool = False
 
     @property
+    def total(self) -> int:
+        """The number of planned runs, with those that a curve or a stopping rule has added."""
+        return max(self.planned, self.stored + self.abandoned)
+
+    @property
     def left(self) -> int:
         """The number of planned runs that are left."""
-        return max(0, self.planned - self.stored - self.abandoned)
+        return self.total - self.stored - self.abandoned
 
     def text(self, *, is_over: bool) -> str:
         """Return stored of planned runs: ``3/12``; stored runs alone where an unfinished campaign
@@ -277,7 +282,7 @@ class CampaignProgress(NamedTuple):
         """
         if self.stored >= self.planned and not is_over:
             return f"{self.stored}"
-        return f"{self.stored}/{max(self.stored + self.abandoned, self.planned)}"
+        return f"{self.stored}/{self.total}"
 
 
 @frozen

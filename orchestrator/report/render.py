@@ -262,7 +262,7 @@ def render_comparison(comparison: Comparison) -> str:
         grid=grid,
         details=[_details(row) for row in first_cases],
         sides=_sides(comparison),
-        level=level_text(comparison.change_rule.level).replace("%", " %"),
+        level=level_text(comparison.change_rule.level),
         threshold=format_percent(comparison.change_rule.threshold),
         has_real=any(not row.is_virtual for row in comparison.rows),
         more=len(comparison.rows) - len(first_cases),

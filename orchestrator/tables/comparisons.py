@@ -215,8 +215,8 @@ def compared_table(comparison: Comparison) -> Table[ComparedCase]:
 
 
 def level_text(level: float) -> str:
-    """Return the level of an interval in percent: ``95%``, ``99.9%``."""
-    return f"{level * 100:.4g}%"
+    """Return the level of an interval in percent: ``95 %``, ``99.9 %``."""
+    return f"{level * 100:.4g} %"
 
 
 def summary_line(comparison: Comparison) -> str:

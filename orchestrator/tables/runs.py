@@ -126,7 +126,7 @@ CAMPAIGNS: Final[Sequence[Column[StoredCampaign]]] = (
         Kind.COUNT,
         shown=lambda row: row.progress.text(is_over=row.campaign.status.is_over),
     ),
-    Column("planned", value=lambda row: row.progress.planned, kind=Kind.COUNT, forms=DATA),
+    Column("planned", value=lambda row: row.progress.total, kind=Kind.COUNT, forms=DATA),
     Column("abandoned", value=lambda row: row.progress.abandoned, kind=Kind.COUNT, forms=DATA),
     Column("host", value=lambda row: row.campaign.host, forms=DATA),
     Column("origin", value=lambda row: row.campaign.terms.origin, kind=Kind.RECORD, forms=NESTED),

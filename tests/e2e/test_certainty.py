@@ -45,6 +45,8 @@ def test_a_case_gets_as_many_invocations_as_its_noise_needs(lab: Lab, model: Pat
     assert [item["stored"] for item in (wide, narrow.json)] == [3, 5]
     assert [item["stopped"][0]["reason"] for item in (wide, narrow.json)] == ["reached", "most"]
     assert "invocations up to 4 are added" in narrow.stderr
+    listed = lab.cli.json("results list")[0]
+    assert listed["planned"] == listed["stored"]
 
 
 def test_a_campaign_killed_among_its_added_rounds_continues_to_the_same_end(

@@ -222,6 +222,7 @@ def test_a_store_in_memory_lasts_as_long_as_its_lab(
         ),
         ({"flags": {"use_gpu": "true"}}, ("flags: the flag use_gpu can't be set here",)),
         ({"flags": "allow_fp16"}, ("flags: 'allow_fp16' lacks a value",)),
+        ({"devices": [], "tags": ()}, ("devices: must not be empty", "tags: must not be empty")),
     ],
 )
 def test_faults_name_the_keyword(

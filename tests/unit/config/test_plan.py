@@ -135,7 +135,7 @@ def test_options_make_the_same_plan_as_the_file_that_they_are_written_to(folder,
 def test_any_file_name_survives_the_way_through_options_and_text(tmp_path_factory, stem):
     path = tmp_path_factory.mktemp("m") / f"{stem}.tflite"
     path.write_bytes(b"x")
-    plan = plan_from_options(models=[path], devices=[stem] if stem.strip() else [])
+    plan = plan_from_options(models=[path], devices=[stem] if stem.strip() else None)
     assert plan.models[0].path == path
     assert read_plan(plan.text, tmp_path_factory.mktemp("elsewhere")) == plan
 
