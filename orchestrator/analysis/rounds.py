@@ -161,7 +161,7 @@ class CaseProgress:
             StopReason.MOST: f"still {after}, the maximum of the plan",
             StopReason.BUDGET: f"still {after}, the budget is spent",
             StopReason.ABANDONED: f"{after}, then its campaign was abandoned",
-            StopReason.FAILED: "no more after its failure",
+            StopReason.FAILED: "no more: it failed, or was left out",
             StopReason.UNUSED: "threads unused: measured with another number of them",
             StopReason.FIXED: f"{self.stored} as planned",
         }

@@ -295,7 +295,9 @@ def _problems(rows: Sequence[ResultRow], names: ShortNames) -> Iterator[Problem]
             for row in members[:_MOST_NAMED]
         )
         reason_text = f": {reason.removesuffix('.')}" if reason else ""
-        description = f": {title}{reason_text}. {_sentence(step)}".rstrip()
+        # Errors of phones have it in their reason.
+        is_said = step.removesuffix(".").lower() in reason.lower()
+        description = f": {title}{reason_text}. {'' if is_said else _sentence(step)}".rstrip()
         yield Problem(cases=cases, more=len(members) - len(cases), said=description)
     yield from _mixed_modes(rows)
 

@@ -85,7 +85,10 @@ class Campaigns(Database):
             if connection.scalar(
                 select(exists().where(CAMPAIGNS.c.campaign_id == campaign.campaign_id))
             ):
-                raise StoreError(f"{where}: the store holds a campaign of this id already")
+                raise StoreError(
+                    f"{where}: the store holds a campaign of this id already",
+                    hint="another command has just stored it: run this one again",
+                )
             _upsert_devices(connection, devices, campaign)
             for table, records in ((MODELS, models), (BUILDS, builds)):
                 for record in records:

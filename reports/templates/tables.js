@@ -240,7 +240,7 @@
     var rows = group === null ? this.rows : this.rows.filter(function (row) { return row.frame.dataset.group === group; });
     this.shown = rows.filter(function (row) { return self.fits(row, words); });
     if (this.sorted) { this.shown = inOrder(this.shown, this.sorted[0], this.sorted[1]); }
-    if (this.counts) { this.counts.textContent = this.shown.length + " of " + rows.length; }
+    if (this.counts) { this.counts.textContent = "rows: " + this.shown.length + " of " + rows.length; }
     this.view.scrollTop = 0;
     this.drawnFrom = -1;
     this.draw();

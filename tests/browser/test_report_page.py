@@ -339,7 +339,7 @@ def test_search_and_filters_narrow_the_table(open_report):
     host.get_by_label("Search").fill("PIXEL gpu")
     assert 0 < rows.count() < whole
     assert all("gpu" in text and "Pixel" in text for text in rows.all_inner_texts())
-    assert host.locator("output").inner_text() == f"{rows.count()} of {whole}"
+    assert host.locator("output").inner_text() == f"rows: {rows.count()} of {whole}"
     host.get_by_label("Search").fill("no such thing")
     assert rows.all_inner_texts() == ["No row fits."]
     host.get_by_label("Search").fill("")
@@ -460,7 +460,7 @@ def test_chips_choose_rows_of_pictures_and_of_tables(open_report):
     expect(page.locator(".model-block:visible")).to_have_count(3)
     # A model's name may begin as another one's does, and a phone's too.
     page.locator("[data-chip='mobilenet_v1_1.0_224']").click()
-    assert "60 of 180" in grid(page).locator("output").inner_text()
+    assert "rows: 60 of 180" in grid(page).locator("output").inner_text()
 
 
 def test_a_picture_is_sorted_by_a_head_and_copied_as_markdown(open_report):

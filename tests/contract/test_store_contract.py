@@ -213,6 +213,16 @@ def test_what_was_stored_last_is_newest_whatever_a_clock_said(store: Store, samp
     assert [item.campaign_id for item in store.campaigns()] == ["b", "ahead", "a"]
 
 
+def test_a_campaign_that_was_just_stored_by_another_command_is_refused_with_what_to_do(
+    store: Store, samples
+) -> None:
+    campaign = samples.campaign(invocations=())
+    store.begin_campaign(campaign, devices=[samples.phone], models=[], builds=[])
+    with pytest.raises(StoreError) as refused:
+        store.begin_campaign(campaign, devices=[samples.phone], models=[], builds=[])
+    assert "run this one again" in refused.value.hint
+
+
 def test_a_campaign_that_refers_to_something_unknown_is_refused_whole(
     store: Store, samples
 ) -> None:

@@ -171,6 +171,7 @@ def test_rounds_are_interleaved_and_shuffled_by_the_seed() -> None:
     [
         {"outcome": Outcome.FAILED, "reason_code": "crashed", "report": None},
         {"outcome": Outcome.TIMED_OUT, "reason_code": "timeout", "report": None},
+        {"outcome": Outcome.SKIPPED, "reason_code": "model", "report": None},
         {"verdict": QualityVerdict(quality=Quality.REJECTED)},
     ],
 )
@@ -180,11 +181,12 @@ def test_a_case_without_a_usable_figure_gets_no_more(end: dict[str, object]) -> 
         run(item, **(end if item.case.threads == 3 else {})) for item in the_campaign.invocations
     ]
     assert {item.case.threads for item in next_round(the_campaign, runs, SERIAL)} <= {2}
-    reasons = {
-        item.case.threads: item.reason
+    progress = {
+        item.case.threads: item
         for item in progress_by_case(the_campaign, judge_cases(runs, [the_campaign])).values()
     }
-    assert reasons[3] is StopReason.FAILED
+    assert progress[3].reason is StopReason.FAILED
+    assert progress[3].text == "no more: it failed, or was left out"
 
 
 @pytest.mark.parametrize(

@@ -138,6 +138,13 @@ def test_headline_says_what_not_to_trust_of_passes_with_figures_of_their_own():
     assert ": suspect in the pass cold (unsteady). Close what runs" in cold
 
 
+def test_what_to_do_is_said_once_where_the_reason_says_it():
+    full = "no space left on the phone (free some space on the phone)"
+    ended = {"outcome": Outcome.FAILED, "reason_code": "device-storage", "reason": full}
+    (problem,) = data_of(run(case(), 0, None, **ended)).headline.warnings
+    assert problem.lower().count("free some space") == 1
+
+
 def test_a_suspect_figure_is_explained_by_what_was_noticed_about_its_own_invocations():
     skipped = Finding(code="not-completed", severity=Severity.ERROR, message="skipped")
     other = run(
