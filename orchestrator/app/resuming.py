@@ -105,15 +105,12 @@ def _chosen(workspace: Workspace, listed: Sequence[Campaign]) -> tuple[Campaign,
         )
     progress = workspace.store.progress(only_open=True)
     titles = {
-        item.campaign_id: f"{item.campaign_id} ({item.name}, {runs} runs stored)"
+        name: f"{name} ({item.name}, {progress[name].text(is_over=False)} runs stored)"
         for item in free
-        for runs in [progress[item.campaign_id].text(is_over=False)]
+        for name in [item.campaign_id]
     }
-    # The store lists the newest first.
-    chosen = next(
-        (item for item in free if progress[item.campaign_id].stored),
-        free[0],
-    )
+    # The store lists the newest first, and the first of equals is chosen.
+    chosen = max(free, key=lambda item: progress[item.campaign_id].stored > 0)
     text = f"resumes campaign {titles.pop(chosen.campaign_id)}"
     if further := [*titles.values(), *by_name]:
         text += f"; 'benchfarm run --resume ID' resumes another one: {', '.join(further)}"

@@ -113,7 +113,7 @@ def plan_from_options(
         except ValueError as error:
             faults.add(key.at, str(error))
             continue
-        is_unset = value is None or value in ("", [], {}) or value == key.default
+        is_unset = value in (None, "", [], {}, key.default)
         # An empty list is refused, as in a file: it may be a filter that found nothing.
         is_empty = option_values[name] in ([], ())
         if name in {"name", "models"} or is_empty or not is_unset:
