@@ -2,8 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# Four times the cores of a small machine: tests of phones and servers wait more than they compute.
-WORKERS ?= 8
+# Three times the cores of a small machine: tests of phones and servers wait more than they compute.
+WORKERS ?= 6
 PHONE_TESTS := tests/android tests/contract/test_device_contract.py tests/contract/test_phone_contract.py
 
 .PHONY: install develop sbom test test-fast test-core omissions test-lowest test-newest test-android test-phone soak fault-matrix check quickstart docs format lock benchmarks evidence wheels release-check clean

@@ -313,7 +313,7 @@ def _options(change: LatencyChange) -> PlanOptions:
         tools=case.tool.value,
         devices=case.serial,
         flags=dict(case.flags),
-        modes=() if case.mode is None else case.mode.value,
+        modes=None if case.mode is None else case.mode.value,
         name="confirm",
         **{name: getattr(case, name) for name in SETTINGS},
     )
