@@ -20,7 +20,7 @@ from orchestrator.app.attached import attached_devices
 from orchestrator.app.phones import HIDDEN_SAMSUNG, adb_servers
 from orchestrator.app.status import other_runners, queue_beside, queue_source
 from orchestrator.app.workspace import Workspace
-from orchestrator.errors import BenchfarmError, DeviceError, HostStorageError, StoreError
+from orchestrator.errors import BenchfarmError, DeviceError, StoreError
 from orchestrator.records import frozen
 from orchestrator.units import counted, format_bytes
 
@@ -66,7 +66,7 @@ def farm_findings(workspace: Workspace, *, must_be_there: bool) -> list[HostChec
             if not must_be_there and queue_beside(workspace.settings, stack) is None:
                 return []
         return list(queue_source().findings(workspace))
-    except (StoreError, HostStorageError) as error:
+    except StoreError as error:
         return [_failed("queue", error)]
 
 

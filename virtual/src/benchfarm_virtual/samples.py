@@ -20,7 +20,7 @@ from benchfarm_virtual.errors import UsageError
 #: The names in the notes of delegates' fake libraries, and of their kernels.
 DUMMY_PROGRAM: Final = "dummy_external_delegate"
 STABLE_PROGRAM: Final = "sample_stable_delegate"
-#: Vendors whose NPU a virtual phone can stand in for, as LiteRT's libraries spell them, by
+#: Vendors whose NPU a virtual phone can have, as LiteRT's libraries spell them, by
 #: ``ro.soc.manufacturer`` in lower case.
 NPU_VENDORS: Final = {
     "qti": "Qualcomm",
